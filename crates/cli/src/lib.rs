@@ -1,0 +1,1 @@
+//! What the programs share. The only crate that prints.

@@ -1,0 +1,1 @@
+//! Unattended feature runs: a run is a branch, every finished stage a commit.
