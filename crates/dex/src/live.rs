@@ -313,37 +313,9 @@ pub struct Question {
     /// The stage that asks.
     pub checkpoint: String,
     /// The questions still open.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<crate::answer::Question>,
     /// Answers given so far.
     pub given: Vec<Assumption>,
-}
-
-/// One question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Ask {
-    /// The question.
-    pub question: String,
-    /// Choices; empty for free text.
-    pub options: Vec<Choice>,
-}
-
-/// One choice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Choice {
-    /// What it says.
-    pub label: String,
-    /// Whether it is what the agent would take.
-    pub recommended: bool,
-}
-
-impl Ask {
-    /// What is taken when nobody answers: the recommended choice, else the first, else none.
-    pub fn default_answer(&self) -> Option<&str> {
-        let recommended = self.options.iter().find(|it| it.recommended);
-        recommended.or(self.options.first()).map(|it| it.label.as_str())
-    }
 }
 
 impl Attempt {
