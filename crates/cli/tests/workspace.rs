@@ -1,6 +1,8 @@
 //! What holds for the workspace as a whole: which crate may use which, what we depend on, and
 //! the absences that make the code easy to reason about.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
