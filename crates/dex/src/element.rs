@@ -85,6 +85,7 @@ pub fn skipped(place: &Place, phase_id: String, at: &str, reason: &str) -> Phase
         part: None,
         number: 1,
         started_at: at.to_owned(),
+        stopped_at: None,
         agent: None,
         model: None,
         session: None,

@@ -161,6 +161,9 @@ pub struct Attempt {
     pub number: u32,
     /// RFC 3339, UTC.
     pub started_at: String,
+    /// When a person stopped it half-way, RFC 3339; none when it runs or we died.
+    #[serde(default)]
+    pub stopped_at: Option<String>,
     /// Agent back end; none when the stage needs none.
     pub agent: Option<String>,
     /// Model, when told.
@@ -282,6 +285,8 @@ pub enum PauseReason {
     HeadMoved,
     /// The agent left a merge, rebase … open.
     AgentLeftOperation,
+    /// The agent is not installed or not logged in.
+    AgentUnavailable,
     /// The account's quota did not come back in time.
     QuotaExhausted,
     /// Git or the disk refused; nothing was lost.
@@ -300,6 +305,7 @@ impl PauseReason {
             PauseReason::NeedsInput => "needs_input",
             PauseReason::HeadMoved => "head_moved",
             PauseReason::AgentLeftOperation => "agent_left_operation",
+            PauseReason::AgentUnavailable => "agent_unavailable",
             PauseReason::QuotaExhausted => "quota_exhausted",
             PauseReason::CouldNotCommit => "could_not_commit",
         }

@@ -181,6 +181,9 @@ pub struct Phase {
     /// Why, when it did not complete: `time_out`, `agent_error`, `quota` …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The same stage was tried again after it, so it is not the stage's failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retried: bool,
     /// The commit it started from.
     #[serde(default)]
     pub parent_sha: Option<String>,

@@ -10,7 +10,7 @@ use crate::files::learnings;
 use crate::files::manifest::Feature;
 use crate::files::state::{Artifact, State};
 use crate::files::tasks::{self, TaskPhase};
-use crate::live::{Live, Used};
+use crate::live::Live;
 use crate::stage::Stage;
 
 /// Bytes of learnings told to an agent.
@@ -273,11 +273,6 @@ impl Values<'_> {
             ("answers", answers.join("\n")),
         ])
     }
-}
-
-/// Micro-dollars of attempts, unreported ones as nothing.
-pub(super) fn spent(used: &Used) -> u64 {
-    used.cost_micro_usd.unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -201,6 +201,8 @@ pub struct Runner<'a> {
     pub person: bool,
     /// Held as long as it runs.
     pub lock: RunLock,
+    /// Micro-dollars of the committed record, as of the last look.
+    pub spent_committed: u64,
 }
 
 impl std::fmt::Debug for Runner<'_> {
@@ -221,7 +223,9 @@ impl Runner<'_> {
     /// Works until the run is over or has to stop.
     pub fn go(&mut self) -> Result<Ended, RunError> {
         loop {
-            self.finish_what_is_left()?;
+            if let Went::Pause(reason, why) = self.finish_what_is_left()? {
+                return self.pause(reason, why);
+            }
             let run = self.read()?.0;
             if self.control.wants_end() {
                 return self.pause(PauseReason::UserAbort, "it was asked to stop".to_owned());
@@ -248,7 +252,7 @@ impl Runner<'_> {
     }
 
     /// Reads and settles the run as it is now.
-    fn read(&self) -> Result<(Reconciled, Facts), RunError> {
+    fn read(&mut self) -> Result<(Reconciled, Facts), RunError> {
         let known = Known {
             branch: self.live.branch.trim_start_matches("refs/heads/").to_owned(),
             tip: refs::read(&self.repo, &self.live.branch)?,
@@ -260,6 +264,8 @@ impl Runner<'_> {
         }
         let mut facts = facts::read(&self.repo, &known)?;
         facts.live = Some(self.live.clone());
+        let committed = crate::progress::phases(facts.record.got());
+        self.spent_committed = crate::progress::cost_micro(committed).unwrap_or(0);
         Ok((reconcile(&facts), facts))
     }
 
