@@ -242,7 +242,7 @@ impl Key {
     }
 
     /// The value that a text means, as environment variables give it.
-    pub(super) fn from_text(&self, text: &str) -> Result<Value, String> {
+    pub(super) fn of_text(&self, text: &str) -> Result<Value, String> {
         let value = match self.kind {
             Kind::Text | Kind::OneOf(_) => json!(text),
             Kind::Flag => match text {

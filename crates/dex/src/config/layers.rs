@@ -55,7 +55,7 @@ pub(super) fn from_env(env: &BTreeMap<String, String>) -> Result<Layer, FileErro
         let Some((variable, text)) = key.env.and_then(|name| env.get_key_value(name)) else {
             continue;
         };
-        let value = key.from_text(text).map_err(|problem| FileError::Setting {
+        let value = key.of_text(text).map_err(|problem| FileError::Setting {
             origin: variable.clone(),
             problem,
         })?;
