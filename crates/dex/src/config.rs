@@ -407,7 +407,7 @@ pub fn set_in_project(work_tree: &Path, key: &str, value: Value) -> Result<(), F
     };
     let value = known.check(&value).map_err(bad)?;
     let mut fields: Map<String, Value> = match store::read(&path)? {
-        Some(bytes) => store::parse_json(&path, &bytes)?,
+        Some(bytes) => layers::fields(&path, &bytes)?,
         None => Map::new(),
     };
     match key.split_once('.') {

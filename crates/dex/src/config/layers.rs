@@ -28,9 +28,7 @@ pub(super) enum Tracked {
 
 /// Reads and checks a file's bytes.
 pub(super) fn from_bytes(path: &Path, bytes: &[u8], tracked: Tracked) -> Result<Layer, FileError> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let fields: Map<String, Value> = store::parse_json(path, bytes)?;
-    let lines = Lines::of(path, &String::from_utf8_lossy(bytes))?;
+    let (fields, lines) = parse(path, bytes)?;
     let mut layer = Layer::default();
     for (name, value) in &fields {
         if GROUPS.contains(&name.as_str()) {
@@ -46,6 +44,19 @@ pub(super) fn from_bytes(path: &Path, bytes: &[u8], tracked: Tracked) -> Result<
         }
     }
     Ok(layer)
+}
+
+/// A file's values as they stand there, good or bad.
+pub(super) fn fields(path: &Path, bytes: &[u8]) -> Result<Map<String, Value>, FileError> {
+    Ok(parse(path, bytes)?.0)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<(Map<String, Value>, Lines), FileError> {
+    // Some editors begin a file with a byte-order mark.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let fields = store::parse_json(path, bytes)?;
+    let lines = Lines::of(path, &String::from_utf8_lossy(bytes))?;
+    Ok((fields, lines))
 }
 
 /// The layer of the environment. Only the names we know are looked at.

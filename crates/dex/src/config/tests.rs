@@ -318,7 +318,13 @@ fn setting_one_value_keeps_everything_else() {
 
 #[test]
 fn a_bad_file_is_not_written_over_f07() {
-    for text in ["", "{", r#"{"agent": "gpt"}"#, r#"{"limits": 1}"#] {
+    for text in [
+        "",
+        "{",
+        r#"{"agent": "gpt"}"#,
+        r#"{"x": 1, "x": 2}"#,
+        r#"{"limits": 1}"#,
+    ] {
         let place = project(text);
         let tree = place.dir.path().join("tree");
         assert!(set_in_project(&tree, "limits.maxCycles", json!(3)).is_err());
@@ -349,6 +355,15 @@ fn a_users_file_may_be_a_link_into_a_repository_of_dotfiles() {
         place.load().is_err(),
         "a link to nothing is not an absent file"
     );
+}
+
+#[test]
+fn a_byte_order_mark_is_no_error() {
+    let place = project("\u{feff}{\"model\": \"m\"}");
+    assert_eq!(place.load().unwrap().model.as_deref(), Some("m"));
+    let tree = place.dir.path().join("tree");
+    set_in_project(&tree, "agent", json!("codex")).unwrap();
+    assert_eq!(place.load().unwrap().model.as_deref(), Some("m"));
 }
 
 /// A JSON value for a setting: mostly sensible.
