@@ -109,6 +109,24 @@ fn without_any_file_every_bound_is_set() {
 }
 
 #[test]
+fn the_page_about_the_format_lists_every_setting_in_order() {
+    let page = include_str!("../../../../docs/formats/config.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: Vec<(&str, Option<&str>)> = rows
+        .filter_map(|row| {
+            let (name, _) = row.split_once('`')?;
+            let env = row.split(" | ").find_map(|cell| cell.strip_prefix("`DEX_"));
+            Some((name, env.map(|it| it.trim_end_matches('`'))))
+        })
+        .collect();
+    let known: Vec<(&str, Option<&str>)> = keys::KEYS
+        .iter()
+        .map(|key| (key.name, key.env.and_then(|it| it.strip_prefix("DEX_"))))
+        .collect();
+    assert_eq!(listed, known);
+}
+
+#[test]
 fn a_flag_beats_the_environment_beats_the_project_beats_the_user() {
     let all = r#"{"model": "M", "limits": {"maxCycles": 1, "maxTurns": 1}}"#;
     let place = Place::new()
