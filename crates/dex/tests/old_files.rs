@@ -35,11 +35,13 @@ const STATE: Renames = &[
 
 fn data(name: &str) -> Vec<u8> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    store::read(&dir.join(name)).unwrap().unwrap()
+    store::read(&dir.join(name))
+        .expect("the data is readable")
+        .expect("the data is there")
 }
 
 fn json(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap()
+    serde_json::from_slice(bytes).expect("the data is JSON")
 }
 
 /// Differences that are not allowed, as readable lines.
