@@ -80,7 +80,7 @@ pub const MACHINE_FILES: [&str; 4] =
     [".dex/state.lock", ".dex/ui.json", ".dex/dex-config.json", ".dex/mock-config.json"];
 
 const GITIGNORE: &str = "# What describes this machine, not the work.\n\
-    /state.lock\n/ui.json\n/dex-config.json\n/mock-config.json\n";
+    /state.lock\n/ui.json\n/dex-config.json\n/mock-config.json\n*.dex-tmp\n";
 const GITATTRIBUTES: &str =
     "runs/** -diff linguist-generated\nlearnings.md merge=union\n";
 

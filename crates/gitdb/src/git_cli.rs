@@ -152,6 +152,11 @@ const KEPT: &[&str] = &[
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_SYSTEM",
     "GIT_CONFIG_NOSYSTEM",
+    // Who commits is the user's word, wherever they say it; none of these redirects anything.
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
 ];
 
 /// Removes every inherited `GIT_*` variable that could redirect a child to another repository

@@ -8,6 +8,7 @@ use crate::{Git, GitError, Oid};
 pub(crate) mod config;
 mod open;
 pub(crate) mod read;
+mod tree;
 mod worktrees;
 
 pub use read::FileStat;

@@ -247,6 +247,18 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
     Ok((run_repo, live, lock))
 }
 
+/// The lines `$GIT_COMMON_DIR/info/exclude` gets: on a commit older than the run
+/// `.dex/.gitignore` is not there.
+pub fn excluded() -> Vec<String> {
+    let machine = MACHINE_FILES.iter().map(|it| format!("/{it}"));
+    machine.chain(["/.dex/*.dex-tmp".to_owned(), "/.dex/runs/*.dex-tmp".to_owned()]).collect()
+}
+
+/// Hex SHA-256, for what a person allowed.
+pub fn digest(bytes: &[u8]) -> String {
+    super::inputs::sha256(bytes)
+}
+
 /// Makes branch, HEAD, work tree and goal file of a start, each only if it is not there yet, so
 /// that a start that was killed goes on.
 pub fn put_in_place(repo: &Repo, live: &mut Live) -> Result<Repo, StartError> {
@@ -254,11 +266,7 @@ pub fn put_in_place(repo: &Repo, live: &mut Live) -> Result<Repo, StartError> {
     gitdb::fault::point("setup.branch.before");
     let run_repo = if in_place { branch_here(repo, live)? } else { work_tree(repo, live)? };
     gitdb::fault::point("setup.branch.after");
-    let lines: Vec<String> = MACHINE_FILES
-        .iter()
-        .map(|it| format!("/{it}"))
-        .chain(["/.dex/*.dex-tmp".to_owned(), "/.dex/runs/*.dex-tmp".to_owned()])
-        .collect();
+    let lines = excluded();
     run_repo.exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
     live.git_dir = run_repo.git_dir.clone();
     let goal = live.worktree.join(&live.start.goal);

@@ -1,0 +1,1 @@
+//! The morning after: what came of a run. Pure.
