@@ -23,6 +23,7 @@ use testkit::fake_model::{FakeModel, Lane, Tokens, Turn};
 const MARK: &str = "DEX_TEST_MARK";
 
 /// The pinned CLI; none when the tests that need the network are left out.
+#[expect(clippy::print_stdout, reason = "a test that did not run must say so")]
 fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     if std::env::var_os("DEX_TESTS_OFFLINE").is_some_and(|it| it == "1") {
@@ -582,16 +583,42 @@ fn a_resumed_session_goes_on_and_its_cost_is_counted_once() {
 }
 
 #[test]
-fn resuming_a_session_that_is_not_there_is_an_error_that_says_so() {
-    let Some(world) = World::new(vec![Turn::text("x")]) else {
+fn a_session_that_is_not_there_is_begun_again() {
+    let Some(world) = World::new(vec![Turn::text("fresh")]) else {
         return;
     };
     let mut request = world.request();
-    request.session = Some("01999999-0000-7000-8000-000000000000".into());
+    let missing = "01999999-0000-7000-8000-000000000000".to_owned();
+    request.session = Some(missing.clone());
     let ran = world.run(&request);
-    let (failure, detail) = ran.failure();
-    assert_eq!(failure, Failure::AgentError);
-    assert!(detail.contains("No conversation found"), "{detail}");
+    ran.finished();
+    assert_eq!(ran.outcome.text, "fresh");
+    assert_ne!(ran.outcome.session, Some(missing));
+}
+
+#[test]
+fn a_session_cut_short_by_a_quota_goes_on_after_it() {
+    let lane = Lane::new(vec![
+        bash("true"),
+        // So long that it does not even try again.
+        Turn::error(429, "slow down").header("retry-after", "3600"),
+        Turn::text("went on"),
+    ]);
+    let Some(world) = World::start(|_| FakeModel::with_lanes(vec![lane.in_order()])) else {
+        return;
+    };
+    let mut request = world.request();
+    let ran = world.run(&request);
+    assert_eq!(ran.outcome.ended, Ended::Quota { until_unix: None });
+    assert_eq!(ran.outcome.usage.cost_micro_usd, Some(3_750));
+    request.session = ran.outcome.session;
+    let ran = world.run(&request);
+    ran.finished();
+    assert_eq!(ran.outcome.text, "went on");
+    assert_eq!(ran.outcome.session, request.session);
+    assert_eq!(ran.outcome.usage.cost_micro_usd, Some(3_750));
+    let last = world.model.main_requests().pop().unwrap();
+    assert_eq!(last.tool_results().len(), 1);
 }
 
 #[test]
@@ -633,6 +660,8 @@ fn i03_a_hostile_repository_runs_nothing_and_diverts_nothing() {
         assert_eq!(request.headers["x-api-key"], "dummy-key");
         assert_eq!(request.body["model"], "claude-sonnet-4-5");
         assert!(!request.mentions("CANARY-"), "{}", request.body);
+        // It is told that there are instructions, and reads them as it reads any file.
+        assert!(request.first_user_text().contains("read CLAUDE.md"));
     }
 }
 

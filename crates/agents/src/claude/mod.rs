@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::process::{self, End, Finished, Go, Line, StartError};
-use crate::{Agent, Availability, Ended, Failure, Outcome, Request, Sink, Stop, Usage};
+use crate::{Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage};
 use command_line::Features;
 use money::Marks;
 use stream::{Caps, Parser};
@@ -68,6 +68,26 @@ impl Claude {
         environment
     }
 
+    fn attempt(
+        &self,
+        request: &Request,
+        features: &Features,
+        (sink, stop): (&mut Sink<'_>, &Stop),
+    ) -> Result<Outcome, NoSession> {
+        let session = request.session.clone();
+        let session = session.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        let mut parser = Parser::new(Caps {
+            turns: request.limits.turns.max(1),
+            cost_micro_usd: request.limits.cost_micro_usd,
+        });
+        let run = self.start(request, &session, features, &mut parser, (sink, stop));
+        match run {
+            (Ok(_), _) if parser.found_no_session() && !stop.is_set() => Err(NoSession(session)),
+            (Ok(finished), stderr) => Ok(conclude(request, &session, &parser, &finished, &stderr)),
+            (Err(error), _) => Ok(never_started(could_not_start(&error))),
+        }
+    }
+
     fn start(
         &self,
         request: &Request,
@@ -76,11 +96,12 @@ impl Claude {
         parser: &mut Parser,
         (sink, stop): (&mut Sink<'_>, &Stop),
     ) -> (Result<Finished, StartError>, String) {
+        let instructions = command_line::instructions(&request.dir);
         let spec = process::Spec {
             argv: command_line::argv(&self.program(), request, session, features),
             dir: request.dir.clone(),
             env: self.full_environment(),
-            stdin: command_line::standard_input(&request.prompt),
+            stdin: command_line::standard_input(&request.prompt, &instructions),
             wall: request.limits.wall,
             idle: Some(request.limits.idle),
             output_bytes: request.limits.output_bytes,
@@ -134,19 +155,26 @@ impl Agent for Claude {
             Ok(features) => features,
             Err(ended) => return never_started(ended),
         };
-        let session = request.session.clone();
-        let session = session.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let mut parser = Parser::new(Caps {
-            turns: request.limits.turns.max(1),
-            cost_micro_usd: request.limits.cost_micro_usd,
-        });
-        let run = self.start(request, &session, &features, &mut parser, (sink, stop));
-        match run {
-            (Ok(finished), stderr) => conclude(request, &session, &parser, &finished, &stderr),
-            (Err(error), _) => never_started(could_not_start(&error)),
-        }
+        self.attempt(request, &features, (sink, stop))
+            .or_else(|NoSession(missing)| {
+                sink(Event::Text(format!(
+                    "Session {missing} is not there any more; a new one is begun."
+                )));
+                let mut fresh = request.clone();
+                fresh.session = None;
+                self.attempt(&fresh, &features, (sink, stop))
+            })
+            .unwrap_or_else(|NoSession(session)| {
+                never_started(Ended::Failed {
+                    failure: Failure::Protocol,
+                    detail: format!("it says that session {session}, a new one, does not exist"),
+                })
+            })
     }
 }
+
+/// The session to go on with does not exist; nothing was done and nothing spent.
+struct NoSession(String);
 
 /// The outcome of an attempt whose process ran, and the session's marks for the next one.
 fn conclude(
@@ -190,10 +218,17 @@ fn conclude(
 fn could_not_start(error: &StartError) -> Ended {
     let detail = match error {
         StartError::NotFound { .. } => format!("{error}; install it, or name another agent"),
-        StartError::Io { source, .. } => format!("{error}: {source}"),
+        StartError::Io { .. } => with_cause(error),
     };
     let failure = Failure::Unavailable;
     Ended::Failed { failure, detail }
+}
+
+fn with_cause(error: &StartError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
 }
 
 fn never_started(ended: Ended) -> Outcome {
