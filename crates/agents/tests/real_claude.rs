@@ -303,6 +303,7 @@ fn the_file_tools_stay_inside_the_directory_and_out_of_git() {
             write(at(root, "work/.claude/settings.json")),
             read(at(root, "secret.txt")),
             write(at(root, "work/inside.txt")),
+            write(at(root, "work/.dex/learnings.md")),
             Turn::text("done"),
         ]
     }) else {
@@ -315,6 +316,7 @@ fn the_file_tools_stay_inside_the_directory_and_out_of_git() {
     ran.finished();
     assert_eq!(ran.denied(), ["Write", "Write", "Write", "Write", "Read"]);
     assert_eq!(world.read("inside.txt"), "x");
+    assert_eq!(world.read(".dex/learnings.md"), "x");
     assert!(!world.beside("outside.txt").exists());
     assert!(!world.beside("through.txt").exists());
     assert!(!world.work().join(".git/hooks/pre-commit").exists());

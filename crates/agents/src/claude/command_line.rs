@@ -1,6 +1,6 @@
 //! The command line and environment Claude Code is started with, as pure functions.
 //!
-//! The rules are in `docs/decisions/claude-settings-and-cost.md`. In short: a repository must not
+//! The rules are in `docs/decisions/0009-claude-settings-prompt-and-cost.md`. In short: a repository must not
 //! be able to configure the agent that works on it (`--setting-sources user`,
 //! `--strict-mcp-config`); the tools are a list, not a wish (`--tools`); the permission mode is
 //! said every time (case H07); and the prompt cannot name files for the CLI to read or run one of

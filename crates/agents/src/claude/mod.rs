@@ -3,7 +3,7 @@
 //! Started so that the repository it works on cannot configure it, with an explicit list of tools
 //! and permission mode, and with its own turn and dollar caps; our clocks and caps hold whatever
 //! the CLI does. What is enforced and what is not: `docs/guide/agents.md`. Why these flags, and how
-//! a resumed session's cost is told apart: `docs/decisions/claude-settings-and-cost.md`.
+//! a resumed session's cost is told apart: `docs/decisions/0009-claude-settings-prompt-and-cost.md`.
 //!
 //! Not here: confinement of the commands it runs. A `Bash` command may do what its user may, and
 //! sees the credentials of the CLI that runs it.
