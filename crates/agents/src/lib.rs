@@ -18,6 +18,7 @@ pub mod guard;
 pub mod process;
 pub mod redact;
 pub mod scripted;
+mod text;
 pub mod transcript;
 
 /// What a stage may do with its tools.

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use crate::Stop;
 use crate::guard::list::Ending;
+use crate::{Ended, Failure, Limits, Stop};
 
 mod environment;
 mod guarded;
@@ -79,6 +80,52 @@ pub enum End {
     Stopped,
     /// The line handler asked to end it.
     Asked,
+}
+
+impl End {
+    /// How an attempt ended that one of our limits ended; none when it ended by itself or the
+    /// line handler asked, which then knows why.
+    pub(crate) fn ended_by(self, limits: &Limits) -> Option<Ended> {
+        let (failure, detail) = match self {
+            End::Exited(_) | End::Asked => return None,
+            End::Stopped => return Some(Ended::Stopped),
+            End::TimeOut => (
+                Failure::TimeOut,
+                format!("not finished after {}", in_words(limits.wall)),
+            ),
+            End::Idle => (
+                Failure::Idle,
+                format!("no output for {}", in_words(limits.idle)),
+            ),
+            End::OutputCap => (
+                Failure::OutputCap,
+                format!("more than {} bytes of output", limits.output_bytes),
+            ),
+        };
+        Some(Ended::Failed { failure, detail })
+    }
+}
+
+fn in_words(duration: Duration) -> String {
+    match duration.as_secs() {
+        0..=9 => format!("{} ms", duration.as_millis()),
+        seconds @ 10..=119 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Exited(Some(status)) => write!(f, "exited with status {status}"),
+            End::Exited(None) => f.write_str("ended by a signal"),
+            End::TimeOut => f.write_str("took too long"),
+            End::Idle => f.write_str("was silent for too long"),
+            End::OutputCap => f.write_str("wrote too much"),
+            End::Stopped => f.write_str("stopped"),
+            End::Asked => f.write_str("ended by us"),
+        }
+    }
 }
 
 /// What the line handler wants next.
