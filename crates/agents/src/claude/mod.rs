@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::process::{self, End, Finished, Go, Line, StartError};
+use crate::text::with_causes;
 use crate::{Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage};
 use command_line::Features;
 use money::Marks;
@@ -192,7 +193,7 @@ fn conclude(
         Some(total) => (marks.added(total, seen), Marks::reached(total)),
         None => (seen, marks.perhaps(seen)),
     };
-    let mut ended = verdict::ended(parser, finished.end, stderr, now_unix());
+    let mut ended = verdict::ended(parser, finished.end, stderr, &request.limits, now_unix());
     if let Err(error) = marks.save(&path)
         && ended == Ended::Finished
     {
@@ -218,17 +219,10 @@ fn conclude(
 fn could_not_start(error: &StartError) -> Ended {
     let detail = match error {
         StartError::NotFound { .. } => format!("{error}; install it, or name another agent"),
-        StartError::Io { .. } => with_cause(error),
+        StartError::Io { .. } => with_causes(error),
     };
     let failure = Failure::Unavailable;
     Ended::Failed { failure, detail }
-}
-
-fn with_cause(error: &StartError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }
 
 fn never_started(ended: Ended) -> Outcome {

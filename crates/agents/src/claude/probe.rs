@@ -11,8 +11,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::command_line::Features;
-use super::{could_not_start, ended_by_itself, with_cause};
+use super::{could_not_start, ended_by_itself};
 use crate::process::{self, End, Go, Line, StartError};
+use crate::text::with_causes;
 use crate::{Availability, Ended, Failure, Stop};
 
 /// How long one question may take when a person waits for the answer.
@@ -37,7 +38,7 @@ pub(super) fn availability(program: &Path, environment: &Environment) -> Availab
         Ok(availability) => availability,
         Err(StartError::NotFound { .. }) => Availability::NotInstalled { program: name },
         Err(error @ StartError::Io { .. }) => Availability::NotInstalled {
-            program: with_cause(&error),
+            program: with_causes(&error),
         },
     }
 }
