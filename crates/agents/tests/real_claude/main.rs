@@ -294,6 +294,27 @@ fn h04_a_service_that_never_answers_is_idle_and_nothing_is_left_running() {
 }
 
 #[test]
+fn a_killed_attempts_cost_is_estimated_and_not_billed_again_when_its_session_goes_on() {
+    let lane = Lane::new(vec![bash("true"), Turn::hang(), Turn::text("went on")]);
+    let Some(world) = World::start(|_| FakeModel::with_lanes(vec![lane.in_order()])) else {
+        return;
+    };
+    let mut request = world.request();
+    request.limits.idle = Duration::from_secs(3);
+    let ran = world.run(&request);
+    assert_eq!(ran.failure().0, Failure::Idle);
+    let estimate = ran.outcome.usage.cost_micro_usd.unwrap_or_default();
+    assert!((3_000..=3_750).contains(&estimate), "{estimate}");
+    request.session = ran.outcome.session;
+    let ran = world.run(&request);
+    ran.finished();
+    assert_eq!(ran.outcome.text, "went on");
+    let cost = ran.outcome.usage.cost_micro_usd.unwrap_or_default();
+    // What the estimate was short of may come now; the whole of it must not.
+    assert!((3_750..=3_750 + 750).contains(&cost), "{cost}");
+}
+
+#[test]
 fn g04_a_stopped_agent_is_gone_with_its_children() {
     let Some(world) = World::new(vec![
         bash("setsid sleep 300 >/dev/null 2>&1 &"),
