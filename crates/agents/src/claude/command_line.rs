@@ -1,6 +1,6 @@
 //! The command line and environment Claude Code is started with, as pure functions.
 //!
-//! The rules are in `docs/decisions/claude-settings-and-cost.md`. In short: a repository must not
+//! The rules are in `docs/decisions/0009-claude-settings-prompt-and-cost.md`. In short: a repository must not
 //! be able to configure the agent that works on it (`--setting-sources user`,
 //! `--strict-mcp-config`); the tools are a list, not a wish (`--tools`); the permission mode is
 //! said every time (case H07); and the prompt cannot name files for the CLI to read or run one of
@@ -115,18 +115,35 @@ fn dollars(micro_usd: u64) -> String {
     format!("{}.{:06}", micro_usd / 1_000_000, micro_usd % 1_000_000)
 }
 
+/// Files in which projects keep instructions for agents.
+const INSTRUCTIONS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
+/// Which of them a directory has. The CLI itself no longer loads them: it counts them among the
+/// repository's settings, which it is told to leave alone.
+pub(super) fn instructions(dir: &Path) -> Vec<&'static str> {
+    let is_file = |name: &&str| dir.join(name).is_file();
+    INSTRUCTIONS.into_iter().filter(is_file).collect()
+}
+
 /// The prompt as one message of two text blocks.
 ///
 /// The CLI looks for `/commands` and `@file` mentions in the last block only. In a prompt given as
 /// plain text, `@/any/path` would be read into the conversation, from outside the directory too
 /// and without asking, and `/clear` at its start would swallow it; goals and learnings are text
 /// we did not write.
-pub(super) fn standard_input(prompt: &str) -> Vec<u8> {
+pub(super) fn standard_input(prompt: &str, instructions: &[&str]) -> Vec<u8> {
+    let mut last = "Do what the text above asks.".to_owned();
+    if !instructions.is_empty() {
+        let files = instructions.join(" and ");
+        last.push_str(&format!(
+            " First read {files} in the working directory: the project's own instructions."
+        ));
+    }
     let message = serde_json::json!({
         "type": "user",
         "message": {"role": "user", "content": [
             {"type": "text", "text": prompt},
-            {"type": "text", "text": "Do what the text above asks."},
+            {"type": "text", "text": last},
         ]},
     });
     format!("{message}\n").into_bytes()
@@ -300,11 +317,18 @@ mod tests {
 
     #[test]
     fn the_prompt_is_never_the_last_block() {
-        let input = String::from_utf8(standard_input("/clear\n@/etc/passwd \"x\"")).unwrap();
+        let input = standard_input("/clear\n@/etc/passwd \"x\"", &["CLAUDE.md"]);
+        let input = String::from_utf8(input).unwrap();
         assert_eq!(input.lines().count(), 1);
         let value: serde_json::Value = serde_json::from_str(&input).unwrap();
         let content = &value["message"]["content"];
         assert_eq!(content[0]["text"], "/clear\n@/etc/passwd \"x\"");
         assert_eq!(content.as_array().unwrap().len(), 2);
+        assert!(
+            content[1]["text"]
+                .as_str()
+                .unwrap()
+                .contains("read CLAUDE.md in")
+        );
     }
 }

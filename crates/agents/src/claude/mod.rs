@@ -3,7 +3,7 @@
 //! Started so that the repository it works on cannot configure it, with an explicit list of tools
 //! and permission mode, and with its own turn and dollar caps; our clocks and caps hold whatever
 //! the CLI does. What is enforced and what is not: `docs/guide/agents.md`. Why these flags, and how
-//! a resumed session's cost is told apart: `docs/decisions/claude-settings-and-cost.md`.
+//! a resumed session's cost is told apart: `docs/decisions/0009-claude-settings-prompt-and-cost.md`.
 //!
 //! Not here: confinement of the commands it runs. A `Bash` command may do what its user may, and
 //! sees the credentials of the CLI that runs it.
@@ -23,7 +23,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::process::{self, End, Finished, Go, Line, StartError};
-use crate::{Agent, Availability, Ended, Failure, Outcome, Request, Sink, Stop, Usage};
+use crate::text::with_causes;
+use crate::{Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage};
 use command_line::Features;
 use money::Marks;
 use stream::{Caps, Parser};
@@ -68,6 +69,26 @@ impl Claude {
         environment
     }
 
+    fn attempt(
+        &self,
+        request: &Request,
+        features: &Features,
+        (sink, stop): (&mut Sink<'_>, &Stop),
+    ) -> Result<Outcome, NoSession> {
+        let session = request.session.clone();
+        let session = session.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        let mut parser = Parser::new(Caps {
+            turns: request.limits.turns.max(1),
+            cost_micro_usd: request.limits.cost_micro_usd,
+        });
+        let run = self.start(request, &session, features, &mut parser, (sink, stop));
+        match run {
+            (Ok(_), _) if parser.found_no_session() && !stop.is_set() => Err(NoSession(session)),
+            (Ok(finished), stderr) => Ok(conclude(request, &session, &parser, &finished, &stderr)),
+            (Err(error), _) => Ok(never_started(could_not_start(&error))),
+        }
+    }
+
     fn start(
         &self,
         request: &Request,
@@ -76,11 +97,12 @@ impl Claude {
         parser: &mut Parser,
         (sink, stop): (&mut Sink<'_>, &Stop),
     ) -> (Result<Finished, StartError>, String) {
+        let instructions = command_line::instructions(&request.dir);
         let spec = process::Spec {
             argv: command_line::argv(&self.program(), request, session, features),
             dir: request.dir.clone(),
             env: self.full_environment(),
-            stdin: command_line::standard_input(&request.prompt),
+            stdin: command_line::standard_input(&request.prompt, &instructions),
             wall: request.limits.wall,
             idle: Some(request.limits.idle),
             output_bytes: request.limits.output_bytes,
@@ -134,19 +156,26 @@ impl Agent for Claude {
             Ok(features) => features,
             Err(ended) => return never_started(ended),
         };
-        let session = request.session.clone();
-        let session = session.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let mut parser = Parser::new(Caps {
-            turns: request.limits.turns.max(1),
-            cost_micro_usd: request.limits.cost_micro_usd,
-        });
-        let run = self.start(request, &session, &features, &mut parser, (sink, stop));
-        match run {
-            (Ok(finished), stderr) => conclude(request, &session, &parser, &finished, &stderr),
-            (Err(error), _) => never_started(could_not_start(&error)),
-        }
+        self.attempt(request, &features, (sink, stop))
+            .or_else(|NoSession(missing)| {
+                sink(Event::Text(format!(
+                    "Session {missing} is not there any more; a new one is begun."
+                )));
+                let mut fresh = request.clone();
+                fresh.session = None;
+                self.attempt(&fresh, &features, (sink, stop))
+            })
+            .unwrap_or_else(|NoSession(session)| {
+                never_started(Ended::Failed {
+                    failure: Failure::Protocol,
+                    detail: format!("it says that session {session}, a new one, does not exist"),
+                })
+            })
     }
 }
+
+/// The session to go on with does not exist; nothing was done and nothing spent.
+struct NoSession(String);
 
 /// The outcome of an attempt whose process ran, and the session's marks for the next one.
 fn conclude(
@@ -164,7 +193,7 @@ fn conclude(
         Some(total) => (marks.added(total, seen), Marks::reached(total)),
         None => (seen, marks.perhaps(seen)),
     };
-    let mut ended = verdict::ended(parser, finished.end, stderr, now_unix());
+    let mut ended = verdict::ended(parser, finished.end, stderr, &request.limits, now_unix());
     if let Err(error) = marks.save(&path)
         && ended == Ended::Finished
     {
@@ -190,7 +219,7 @@ fn conclude(
 fn could_not_start(error: &StartError) -> Ended {
     let detail = match error {
         StartError::NotFound { .. } => format!("{error}; install it, or name another agent"),
-        StartError::Io { source, .. } => format!("{error}: {source}"),
+        StartError::Io { .. } => with_causes(error),
     };
     let failure = Failure::Unavailable;
     Ended::Failed { failure, detail }

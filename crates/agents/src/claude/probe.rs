@@ -13,10 +13,13 @@ use serde_json::Value;
 use super::command_line::Features;
 use super::{could_not_start, ended_by_itself};
 use crate::process::{self, End, Go, Line, StartError};
+use crate::text::with_causes;
 use crate::{Availability, Ended, Failure, Stop};
 
-/// How long one question may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one question may take when a person waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// And when a run does, perhaps on a machine that is busy with its tests.
+const LONGER_PATIENCE: Duration = Duration::from_secs(30);
 const OUTPUT_BYTES: u64 = 1024 * 1024;
 
 type Environment = BTreeMap<OsString, OsString>;
@@ -33,9 +36,10 @@ pub(super) fn availability(program: &Path, environment: &Environment) -> Availab
     let _ = std::fs::remove_dir_all(&dir);
     match asked {
         Ok(availability) => availability,
-        Err(StartError::NotFound { .. } | StartError::Io { .. }) => {
-            Availability::NotInstalled { program: name }
-        }
+        Err(StartError::NotFound { .. }) => Availability::NotInstalled { program: name },
+        Err(error @ StartError::Io { .. }) => Availability::NotInstalled {
+            program: with_causes(&error),
+        },
     }
 }
 
@@ -45,13 +49,14 @@ fn ask_both(
     dir: &Path,
 ) -> Result<Availability, StartError> {
     let stop = Stop::new();
-    let (end, text) = ask(program, &["--version"], environment, dir, &stop)?;
+    let question = |words: &[&str]| ask(program, words, PATIENCE, environment, dir, &stop);
+    let (end, text) = question(&["--version"])?;
     if !ended_by_itself(end) {
         let program = format!("{} (it does not answer --version)", program.display());
         return Ok(Availability::NotInstalled { program });
     }
     let version = text.split_whitespace().next().map(str::to_owned);
-    let (end, text) = ask(program, &["auth", "status"], environment, dir, &stop)?;
+    let (end, text) = question(&["auth", "status"])?;
     // Only a plain "no" counts: an old version does not know the question, and one that is slow
     // to answer may still work.
     let status: Option<Value> = serde_json::from_str(&text).ok();
@@ -70,7 +75,8 @@ pub(super) fn features(
     scratch: &Path,
     stop: &Stop,
 ) -> Result<Features, Ended> {
-    let asked = ask(program, &["--help"], environment, scratch, stop);
+    let words = ["--help"];
+    let asked = ask(program, &words, LONGER_PATIENCE, environment, scratch, stop);
     let (end, help) = asked.map_err(|error| could_not_start(&error))?;
     let unavailable = |detail: String| Ended::Failed {
         failure: Failure::Unavailable,
@@ -98,6 +104,7 @@ pub(super) fn features(
 fn ask(
     program: &Path,
     arguments: &[&str],
+    wall: Duration,
     environment: &Environment,
     dir: &Path,
     stop: &Stop,
@@ -109,7 +116,7 @@ fn ask(
         dir: dir.to_owned(),
         env: environment.clone(),
         stdin: Vec::new(),
-        wall: PATIENCE,
+        wall,
         idle: None,
         output_bytes: OUTPUT_BYTES,
         line_bytes: 64 * 1024,

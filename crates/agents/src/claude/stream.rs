@@ -138,6 +138,13 @@ impl Parser {
         }
     }
 
+    /// Whether the session to go on with was not there, and nothing happened at all.
+    pub(super) fn found_no_session(&self) -> bool {
+        let last = self.terminal.as_ref();
+        let failed = last.is_some_and(|it| it.subtype == "error_during_execution");
+        failed && !self.started && self.messages.is_empty()
+    }
+
     /// Tokens of every message seen, with their list price.
     pub(super) fn seen(&self) -> Spent {
         let model = self.model.as_deref().unwrap_or_default();

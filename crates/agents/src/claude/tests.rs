@@ -81,10 +81,14 @@ fn result(fields: Value) -> Value {
     line
 }
 
+fn judge(parser: &Parser, end: End) -> Ended {
+    verdict::ended(parser, end, "", &request().limits, NOW)
+}
+
 fn verdict_of(lines: &[Value], end: End) -> Ended {
     let mut parser = parser();
     feed(&mut parser, lines);
-    verdict::ended(&parser, end, "", NOW)
+    judge(&parser, end)
 }
 
 fn failure_of(lines: &[Value], end: End) -> Failure {
@@ -245,8 +249,7 @@ fn h04_a_silent_endless_or_broken_stream_has_a_named_end() {
     assert_eq!(failure_of(&[init()], End::OutputCap), Failure::OutputCap);
     let mut torn = parser();
     torn.line("{\"type\":\"result\",\"subty");
-    let Ended::Failed { failure, detail } = verdict::ended(&torn, End::Exited(Some(0)), "", NOW)
-    else {
+    let Ended::Failed { failure, detail } = judge(&torn, End::Exited(Some(0))) else {
         panic!("a torn line is no result");
     };
     assert_eq!(failure, Failure::Protocol);
@@ -399,7 +402,7 @@ proptest! {
             let torn = String::from_utf8_lossy(&text.as_bytes()[..at]).into_owned();
             parser.line(&torn);
         }
-        let _ = verdict::ended(&parser, End::Exited(None), "", NOW);
+        let _ = judge(&parser, End::Exited(None));
         let _ = parser.terminal.as_ref().map(verdict::answer);
     }
 

@@ -8,16 +8,22 @@ use serde_json::Value;
 
 use super::stream::{Parser, Terminal};
 use crate::process::End;
-use crate::{Ended, Failure};
+use crate::{Ended, Failure, Limits};
 
 /// Decides. `stderr` is the last line the CLI wrote there.
-pub(super) fn ended(parser: &Parser, end: End, stderr: &str, now_unix: i64) -> Ended {
+pub(super) fn ended(
+    parser: &Parser,
+    end: End,
+    stderr: &str,
+    limits: &Limits,
+    now_unix: i64,
+) -> Ended {
     match &parser.terminal {
         Some(last) if last.subtype == "success" && !last.is_error => Ended::Finished,
         // An interrupted CLI reports an error of its own; that was us.
         _ if end == End::Stopped => Ended::Stopped,
         Some(last) => complaint(parser, last, now_unix),
-        None => without_last_line(parser, end, stderr),
+        None => without_last_line(parser, end, stderr, limits),
     }
 }
 
@@ -51,7 +57,7 @@ fn complaint(parser: &Parser, last: &Terminal, now_unix: i64) -> Ended {
     }
 }
 
-fn without_last_line(parser: &Parser, end: End, stderr: &str) -> Ended {
+fn without_last_line(parser: &Parser, end: End, stderr: &str, limits: &Limits) -> Ended {
     if let Some(failure) = parser.over() {
         let detail = match failure {
             Failure::NeedsPermission => "it asked for a permission nobody is there to give",
@@ -60,21 +66,14 @@ fn without_last_line(parser: &Parser, end: End, stderr: &str) -> Ended {
         };
         return failed(failure, detail.to_owned());
     }
-    match end {
-        End::Stopped => Ended::Stopped,
-        End::TimeOut => failed(Failure::TimeOut, "the time limit was reached".to_owned()),
-        End::Idle => failed(Failure::Idle, "it said nothing for too long".to_owned()),
-        End::OutputCap => failed(Failure::OutputCap, "it wrote too much".to_owned()),
-        End::Exited(_) | End::Asked => {
-            let said = [stderr, parser.stray.as_deref().unwrap_or_default()];
-            let said = said.into_iter().find(|it| !it.is_empty());
-            let detail = match said {
-                Some(line) => format!("it ended without a result: {line}"),
-                None => "it ended without a result".to_owned(),
-            };
-            failed(Failure::Protocol, detail)
-        }
-    }
+    end.ended_by(limits).unwrap_or_else(|| {
+        let said = [stderr, parser.stray.as_deref().unwrap_or_default()];
+        let detail = match said.into_iter().find(|it| !it.is_empty()) {
+            Some(line) => format!("it ended without a result: {line}"),
+            None => "it ended without a result".to_owned(),
+        };
+        failed(Failure::Protocol, detail)
+    })
 }
 
 fn failed(failure: Failure, detail: String) -> Ended {

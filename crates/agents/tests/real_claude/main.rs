@@ -5,213 +5,18 @@
 //! test says that it was left out; otherwise a missing npm is a failure. `DEX_TEST_CLAUDE=<path>`
 //! tests another installed version instead.
 
+mod world;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 use agents::claude::Claude;
-use agents::{
-    Agent, Availability, Ended, Event, Failure, Limits, Outcome, Request, Stop, ToolSurface,
-};
+use agents::{Agent, Availability, Ended, Event, Failure, Stop, ToolSurface};
 use serde_json::{Value, json};
-use testkit::crash::survivors;
 use testkit::fake_model::{FakeModel, Lane, Tokens, Turn};
-
-const MARK: &str = "DEX_TEST_MARK";
-
-/// The pinned CLI; none when the tests that need the network are left out.
-fn program() -> Option<&'static Path> {
-    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    if std::env::var_os("DEX_TESTS_OFFLINE").is_some_and(|it| it == "1") {
-        println!("left out: needs Claude Code from npm, and DEX_TESTS_OFFLINE is set");
-        return None;
-    }
-    let program = PROGRAM.get_or_init(|| {
-        if let Some(other) = std::env::var_os("DEX_TEST_CLAUDE") {
-            return Ok(PathBuf::from(other));
-        }
-        let test = std::env::current_exe().expect("ourselves");
-        // target/debug/deps/real_claude-…
-        let target = test.ancestors().nth(3).expect("a target directory");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install-claude.sh");
-        let output = Command::new("sh")
-            .arg(script)
-            .arg(target.join("agents"))
-            .output()
-            .map_err(|error| error.to_string())?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if output.status.success() {
-            Ok(PathBuf::from(text(&output.stdout)))
-        } else {
-            Err(text(&output.stderr))
-        }
-    });
-    match program {
-        Ok(program) => Some(program),
-        Err(error) => panic!(
-            "Claude Code could not be installed for this test: {error}\n\
-             (DEX_TESTS_OFFLINE=1 leaves the tests that need it out)"
-        ),
-    }
-}
-
-/// A work tree, a home and a scratch directory, and the model to talk to.
-struct World {
-    root: tempfile::TempDir,
-    model: FakeModel,
-    claude: Claude,
-    mark: String,
-}
-
-struct Ran {
-    outcome: Outcome,
-    events: Vec<Event>,
-    took: Duration,
-}
-
-impl World {
-    fn new(turns: Vec<Turn>) -> Option<World> {
-        World::start(|_| FakeModel::start(turns))
-    }
-
-    /// For turns that name paths: they are made when the world's root is known.
-    fn at_root(turns: impl FnOnce(&Path) -> Vec<Turn>) -> Option<World> {
-        World::start(|root| FakeModel::start(turns(root)))
-    }
-
-    fn start(model: impl FnOnce(&Path) -> FakeModel) -> Option<World> {
-        let program = program()?;
-        let root = tempfile::tempdir().expect("a directory");
-        for name in ["work", "home", "tmp", "attempts/1"] {
-            std::fs::create_dir_all(root.path().join(name)).expect("directories");
-        }
-        let mark = uuid::Uuid::now_v7().to_string();
-        let model = model(root.path());
-        let path = |name: &str| root.path().join(name).into_os_string();
-        let environment = [
-            ("HOME", path("home")),
-            ("XDG_CONFIG_HOME", path("home/.config")),
-            ("XDG_DATA_HOME", path("home/.local/share")),
-            ("XDG_CACHE_HOME", path("home/.cache")),
-            ("XDG_STATE_HOME", path("home/.local/state")),
-            ("TMPDIR", path("tmp")),
-            ("ANTHROPIC_BASE_URL", model.url().into()),
-            ("ANTHROPIC_API_KEY", "dummy-key".into()),
-            (MARK, mark.clone().into()),
-        ];
-        let environment = environment.map(|(name, value)| (OsString::from(name), value));
-        let claude = Claude {
-            program: program.to_owned(),
-            environment: BTreeMap::from(environment),
-        };
-        let world = World {
-            root,
-            model,
-            claude,
-            mark,
-        };
-        world.write("a.txt", "hello\n");
-        Some(world)
-    }
-
-    fn work(&self) -> PathBuf {
-        self.root.path().join("work")
-    }
-
-    fn beside(&self, name: &str) -> PathBuf {
-        self.root.path().join(name)
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        let path = self.work().join(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-        std::fs::write(path, content).expect("writes");
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.work().join(name)).unwrap_or_default()
-    }
-
-    fn request(&self) -> Request {
-        Request {
-            stage: "implement".into(),
-            cycle: 1,
-            feature: None,
-            prompt: "Change the greeting.".into(),
-            dir: self.work(),
-            spec_dir: None,
-            run_id: "run".into(),
-            tools: ToolSurface::Workspace,
-            schema: None,
-            model: Some("claude-sonnet-4-5".into()),
-            session: None,
-            limits: Limits {
-                wall: Duration::from_secs(60),
-                idle: Duration::from_secs(30),
-                turns: 12,
-                cost_micro_usd: 1_000_000,
-                output_bytes: 1 << 24,
-            },
-            scratch: self.beside("attempts/1"),
-            values: BTreeMap::new(),
-        }
-    }
-
-    fn run(&self, request: &Request) -> Ran {
-        self.run_until(request, &Stop::new())
-    }
-
-    fn run_until(&self, request: &Request, stop: &Stop) -> Ran {
-        let started = Instant::now();
-        let mut events = Vec::new();
-        let outcome = self
-            .claude
-            .run(request, &mut |event| events.push(event), stop);
-        let took = started.elapsed();
-        let left = survivors(MARK, &self.mark, Duration::ZERO);
-        assert_eq!(left, [], "nothing is left running when run() returns");
-        assert_eq!(outcome.survivors, [0; 0]);
-        assert_eq!(self.model.problems(), [""; 0]);
-        Ran {
-            outcome,
-            events,
-            took,
-        }
-    }
-}
-
-impl Ran {
-    fn failure(&self) -> (Failure, &str) {
-        match &self.outcome.ended {
-            Ended::Failed { failure, detail } => (*failure, detail),
-            other => panic!("not a failure: {other:?}\n{:#?}", self.events),
-        }
-    }
-
-    fn finished(&self) {
-        let ended = &self.outcome.ended;
-        assert_eq!(ended, &Ended::Finished, "{:#?}", self.events);
-    }
-
-    fn denied(&self) -> Vec<&str> {
-        let denied = self.events.iter().filter_map(|event| match event {
-            Event::Denied { tool } => Some(tool.as_str()),
-            _ => None,
-        });
-        denied.collect()
-    }
-
-    fn results(&self) -> Vec<(bool, &str)> {
-        let results = self.events.iter().filter_map(|event| match event {
-            Event::ToolResult { ok, summary } => Some((*ok, summary.as_str())),
-            _ => None,
-        });
-        results.collect()
-    }
-}
+use world::World;
 
 fn bash(command: &str) -> Turn {
     Turn::call("Bash", json!({"command": command, "description": "a step"}))
@@ -302,18 +107,20 @@ fn the_file_tools_stay_inside_the_directory_and_out_of_git() {
             write(at(root, "work/.claude/settings.json")),
             read(at(root, "secret.txt")),
             write(at(root, "work/inside.txt")),
+            write(at(root, "work/.dex/learnings.md")),
             Turn::text("done"),
         ]
     }) else {
         return;
     };
     std::fs::write(world.beside("secret.txt"), "canary").unwrap();
-    std::os::unix::fs::symlink(world.root.path(), world.work().join("link")).unwrap();
+    std::os::unix::fs::symlink(world.beside(""), world.work().join("link")).unwrap();
     std::fs::create_dir_all(world.work().join(".git/hooks")).unwrap();
     let ran = world.run(&world.request());
     ran.finished();
     assert_eq!(ran.denied(), ["Write", "Write", "Write", "Write", "Read"]);
     assert_eq!(world.read("inside.txt"), "x");
+    assert_eq!(world.read(".dex/learnings.md"), "x");
     assert!(!world.beside("outside.txt").exists());
     assert!(!world.beside("through.txt").exists());
     assert!(!world.work().join(".git/hooks/pre-commit").exists());
@@ -487,6 +294,27 @@ fn h04_a_service_that_never_answers_is_idle_and_nothing_is_left_running() {
 }
 
 #[test]
+fn a_killed_attempts_cost_is_estimated_and_not_billed_again_when_its_session_goes_on() {
+    let lane = Lane::new(vec![bash("true"), Turn::hang(), Turn::text("went on")]);
+    let Some(world) = World::start(|_| FakeModel::with_lanes(vec![lane.in_order()])) else {
+        return;
+    };
+    let mut request = world.request();
+    request.limits.idle = Duration::from_secs(3);
+    let ran = world.run(&request);
+    assert_eq!(ran.failure().0, Failure::Idle);
+    let estimate = ran.outcome.usage.cost_micro_usd.unwrap_or_default();
+    assert!((3_000..=3_750).contains(&estimate), "{estimate}");
+    request.session = ran.outcome.session;
+    let ran = world.run(&request);
+    ran.finished();
+    assert_eq!(ran.outcome.text, "went on");
+    let cost = ran.outcome.usage.cost_micro_usd.unwrap_or_default();
+    // What the estimate was short of may come now; the whole of it must not.
+    assert!((3_750..=3_750 + 750).contains(&cost), "{cost}");
+}
+
+#[test]
 fn g04_a_stopped_agent_is_gone_with_its_children() {
     let Some(world) = World::new(vec![
         bash("setsid sleep 300 >/dev/null 2>&1 &"),
@@ -582,16 +410,42 @@ fn a_resumed_session_goes_on_and_its_cost_is_counted_once() {
 }
 
 #[test]
-fn resuming_a_session_that_is_not_there_is_an_error_that_says_so() {
-    let Some(world) = World::new(vec![Turn::text("x")]) else {
+fn a_session_that_is_not_there_is_begun_again() {
+    let Some(world) = World::new(vec![Turn::text("fresh")]) else {
         return;
     };
     let mut request = world.request();
-    request.session = Some("01999999-0000-7000-8000-000000000000".into());
+    let missing = "01999999-0000-7000-8000-000000000000".to_owned();
+    request.session = Some(missing.clone());
     let ran = world.run(&request);
-    let (failure, detail) = ran.failure();
-    assert_eq!(failure, Failure::AgentError);
-    assert!(detail.contains("No conversation found"), "{detail}");
+    ran.finished();
+    assert_eq!(ran.outcome.text, "fresh");
+    assert_ne!(ran.outcome.session, Some(missing));
+}
+
+#[test]
+fn a_session_cut_short_by_a_quota_goes_on_after_it() {
+    let lane = Lane::new(vec![
+        bash("true"),
+        // So long that it does not even try again.
+        Turn::error(429, "slow down").header("retry-after", "3600"),
+        Turn::text("went on"),
+    ]);
+    let Some(world) = World::start(|_| FakeModel::with_lanes(vec![lane.in_order()])) else {
+        return;
+    };
+    let mut request = world.request();
+    let ran = world.run(&request);
+    assert_eq!(ran.outcome.ended, Ended::Quota { until_unix: None });
+    assert_eq!(ran.outcome.usage.cost_micro_usd, Some(3_750));
+    request.session = ran.outcome.session;
+    let ran = world.run(&request);
+    ran.finished();
+    assert_eq!(ran.outcome.text, "went on");
+    assert_eq!(ran.outcome.session, request.session);
+    assert_eq!(ran.outcome.usage.cost_micro_usd, Some(3_750));
+    let last = world.model.main_requests().pop().unwrap();
+    assert_eq!(last.tool_results().len(), 1);
 }
 
 #[test]
@@ -633,6 +487,8 @@ fn i03_a_hostile_repository_runs_nothing_and_diverts_nothing() {
         assert_eq!(request.headers["x-api-key"], "dummy-key");
         assert_eq!(request.body["model"], "claude-sonnet-4-5");
         assert!(!request.mentions("CANARY-"), "{}", request.body);
+        // It is told that there are instructions, and reads them as it reads any file.
+        assert!(request.first_user_text().contains("read CLAUDE.md"));
     }
 }
 
