@@ -6,8 +6,27 @@
 //! guard sends TERM to every descendant, waits a moment, sends KILL, until none is left. It
 //! keeps the list of descendants (pid and start time) in a file, so that what escaped even the
 //! guard's own death is ended at the next start ([`end_leftovers`]).
+//!
+//! The pipe is the guard's standard input. `dex` writes the length of the agent's input (eight
+//! bytes, little-endian), the input, and later at most one byte `k`: end the tree now. The
+//! agent's standard output and error are the guard's own, so nothing is copied on the way. How
+//! the agent ended is the last thing written to the list ([`list::Ending`]); the exit status
+//! says it again, with 128 + n for a signal, in case the list was deleted.
+//!
+//! Not covered: a process that some other service starts on the agent's behalf (`at`, a
+//! container engine, a desktop's service manager) is nobody's descendant. It is found at the
+//! next start if it inherited the mark, and otherwise not at all.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+mod keep;
+mod leftovers;
+pub(crate) mod list;
+mod tree;
+
+pub use leftovers::end_leftovers;
+pub use tree::start_time;
 
 /// The hidden first argument that turns a program into the guard.
 pub const ARGUMENT: &str = "__guard";
@@ -15,21 +34,86 @@ pub const ARGUMENT: &str = "__guard";
 /// Environment variable that names another executable to use as guard (tests of this crate).
 pub const EXECUTABLE: &str = "DEX_GUARD_EXE";
 
+/// Environment variable that every process under a guard inherits: the list's marker.
+pub const MARK: &str = "DEX_GUARD_MARK";
+
+/// Second argument: both sides of the pipe must mean the same, even when the program on disk
+/// was replaced while `dex` ran.
+pub(crate) const PROTOCOL: &str = "1";
+
 /// Called first in `main`. If this process was started as the guard, does the guard's whole
 /// work and returns its exit status; otherwise returns none at once.
 pub fn main_if_guard() -> Option<i32> {
-    todo!()
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != ARGUMENT {
+        return None;
+    }
+    let order = Order::from_arguments(arguments)?;
+    Some(keep::keep(&order))
 }
 
-/// Ends processes named in a list that a killed guard left behind (same pid *and* same start
-/// time), with their descendants, and any process that carries the list's marker in its
-/// environment. Removes the list. Returns the pids ended.
-pub fn end_leftovers(_process_list: &Path) -> std::io::Result<Vec<u32>> {
-    todo!()
+/// What the guard was told to start.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) list: PathBuf,
+    pub(crate) program: PathBuf,
+    /// Name and arguments as the program sees them.
+    pub(crate) argv: Vec<OsString>,
 }
 
-/// Start time of a process in clock ticks since boot (field 22 of `/proc/<pid>/stat`), which
-/// together with the pid names it for good.
-pub fn start_time(_pid: u32) -> Option<u64> {
-    todo!()
+impl Order {
+    /// The arguments that [`Order::from_arguments`] reads.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = vec![
+            OsString::from(ARGUMENT),
+            OsString::from(PROTOCOL),
+            self.list.clone().into_os_string(),
+            self.program.clone().into_os_string(),
+        ];
+        arguments.extend(self.argv.iter().cloned());
+        arguments
+    }
+
+    fn from_arguments(mut arguments: impl Iterator<Item = OsString>) -> Option<Order> {
+        if arguments.next()? != PROTOCOL {
+            return None;
+        }
+        let list = PathBuf::from(arguments.next()?);
+        let program = PathBuf::from(arguments.next()?);
+        let argv: Vec<OsString> = arguments.collect();
+        if argv.is_empty() {
+            return None;
+        }
+        Some(Order {
+            list,
+            program,
+            argv,
+        })
+    }
+}
+
+/// The program to start as guard.
+pub(crate) fn executable() -> PathBuf {
+    if let Some(named) = std::env::var_os(EXECUTABLE) {
+        return std::path::absolute(&named).unwrap_or_else(|_| PathBuf::from(named));
+    }
+    // A test binary cannot be its own guard: its `main` is the test harness's. Cargo builds our
+    // example next to it. Compiled out of what we ship.
+    #[cfg(debug_assertions)]
+    if let Some(example) = example_of_a_test_binary() {
+        return example;
+    }
+    // Not the path on disk: an upgrade may replace that while we run.
+    PathBuf::from("/proc/self/exe")
+}
+
+#[cfg(debug_assertions)]
+fn example_of_a_test_binary() -> Option<PathBuf> {
+    let this = std::env::current_exe().ok()?;
+    let directory = this.parent()?;
+    if directory.file_name()? != "deps" {
+        return None;
+    }
+    let example: &Path = &directory.parent()?.join("examples").join("agents-guard");
+    example.is_file().then(|| example.to_path_buf())
 }

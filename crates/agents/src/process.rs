@@ -1,11 +1,36 @@
 //! Child processes under limits: scrubbed environment, bounded output, the whole tree ended.
+//!
+//! Two threads read the output, one line at a time and never more of a line than its bound; the
+//! caller's thread gets the lines and looks at the clocks. The end of output means nothing here:
+//! a child may close its output and live, or leave it to somebody who outlives it. What ends a
+//! run is the guard's exit, and the guard exits when the whole tree is gone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use crate::Stop;
+use crate::guard::list::Ending;
+
+mod environment;
+mod guarded;
+mod lines;
+
+pub use environment::{find_program, inherited_environment, provider_environment};
+
+use guarded::Guarded;
+use lines::Message;
+
+/// How often clocks, [`Stop`] and the guard are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often the line handler hears that there was no output.
+const QUIET: Duration = Duration::from_millis(100);
+/// After the guard's exit the pipes are at their end, unless somebody outside the tree holds
+/// them: silence for this long, or output for the longer time, is taken for that.
+const DRAIN_QUIET: Duration = Duration::from_millis(300);
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// What to start and how.
 #[derive(Debug, Clone)]
@@ -97,16 +122,122 @@ pub enum StartError {
 /// Runs a program to its end, handing on each line as it comes. Term, then kill, for the whole
 /// tree; returns only when the tree is gone. `line` is also called with `None` about every
 /// tenth of a second without output, so a caller can keep clocks of its own.
+///
+/// After [`Go::End`] and after [`End::OutputCap`] no further line is handed on. After the other
+/// ends the lines that a process still writes while it is being ended are.
 pub fn run(
-    _spec: &Spec,
-    _stop: &Stop,
-    _line: &mut dyn FnMut(Option<Line>) -> Go,
+    spec: &Spec,
+    stop: &Stop,
+    line: &mut dyn FnMut(Option<Line>) -> Go,
 ) -> Result<Finished, StartError> {
-    todo!()
+    let mut running = Running {
+        guarded: Guarded::start(spec)?,
+        spec,
+        stop,
+        started: Instant::now(),
+        last_line: Instant::now(),
+        end: None,
+    };
+    running.until_the_guard_exits(line);
+    running.drain(line);
+    let Running { guarded, end, .. } = running;
+    let result = guarded.result()?;
+    Ok(Finished {
+        end: end.unwrap_or(End::Exited(match result.ending {
+            Ending::Exit(status) => Some(status),
+            Ending::Signal(_) | Ending::Failed(_) | Ending::Unknown => None,
+        })),
+        survivors: result.survivors,
+    })
 }
 
-/// The variables a child inherits from us: an allow-list (`PATH`, `HOME`, `LANG`, `TERM`,
-/// proxies, `XDG_*`, toolchain homes …), never `GIT_*` and never credentials of other tools.
-pub fn inherited_environment() -> BTreeMap<OsString, OsString> {
-    todo!()
+struct Running<'a> {
+    guarded: Guarded,
+    spec: &'a Spec,
+    stop: &'a Stop,
+    started: Instant,
+    /// When the handler was last called.
+    last_line: Instant,
+    /// Set once, when we are the ones who end it.
+    end: Option<End>,
+}
+
+impl Running<'_> {
+    fn until_the_guard_exits(&mut self, line: &mut dyn FnMut(Option<Line>) -> Go) {
+        let mut looked = Instant::now();
+        loop {
+            match self.guarded.lines.recv_timeout(LOOK) {
+                Ok(message) => self.hand_on(message, line),
+                Err(RecvTimeoutError::Timeout) => self.quiet(line),
+                Err(RecvTimeoutError::Disconnected) => {
+                    if self.guarded.has_exited() {
+                        return;
+                    }
+                    std::thread::sleep(LOOK / 4);
+                    self.quiet(line);
+                }
+            }
+            // A talkative child must not cost a system call for each of its lines.
+            if looked.elapsed() >= LOOK / 2 {
+                looked = Instant::now();
+                if self.guarded.has_exited() {
+                    return;
+                }
+                self.look_at_the_clocks();
+            }
+        }
+    }
+
+    fn hand_on(&mut self, message: Message, line: &mut dyn FnMut(Option<Line>) -> Go) {
+        match message {
+            Message::Over => self.end_with(End::OutputCap),
+            Message::Line(text) => {
+                if matches!(self.end, Some(End::Asked | End::OutputCap)) {
+                    return;
+                }
+                self.last_line = Instant::now();
+                if line(Some(text)) == Go::End {
+                    self.end_with(End::Asked);
+                }
+            }
+        }
+    }
+
+    fn quiet(&mut self, line: &mut dyn FnMut(Option<Line>) -> Go) {
+        if self.end.is_none() && self.last_line.elapsed() >= QUIET {
+            self.last_line = Instant::now();
+            if line(None) == Go::End {
+                self.end_with(End::Asked);
+            }
+        }
+    }
+
+    fn look_at_the_clocks(&mut self) {
+        if self.stop.is_set() {
+            self.end_with(End::Stopped);
+        } else if self.started.elapsed() >= self.spec.wall {
+            self.end_with(End::TimeOut);
+        } else if (self.spec.idle).is_some_and(|idle| self.guarded.silence() >= idle) {
+            self.end_with(End::Idle);
+        }
+        self.guarded.give_up_on_a_stuck_guard();
+    }
+
+    fn end_with(&mut self, end: End) {
+        if self.end.is_none() {
+            self.end = Some(end);
+            self.guarded.end_tree();
+        }
+    }
+
+    /// Hands on what was written before the end.
+    fn drain(&mut self, line: &mut dyn FnMut(Option<Line>) -> Go) {
+        let started = Instant::now();
+        while started.elapsed() < DRAIN {
+            match self.guarded.lines.recv_timeout(DRAIN_QUIET) {
+                Ok(message) => self.hand_on(message, line),
+                Err(_) => return,
+            }
+        }
+    }
 }

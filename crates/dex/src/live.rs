@@ -161,6 +161,9 @@ pub struct Attempt {
     pub number: u32,
     /// RFC 3339, UTC.
     pub started_at: String,
+    /// When a person stopped it half-way, RFC 3339; none when it runs or we died.
+    #[serde(default)]
+    pub stopped_at: Option<String>,
     /// Agent back end; none when the stage needs none.
     pub agent: Option<String>,
     /// Model, when told.
@@ -282,6 +285,8 @@ pub enum PauseReason {
     HeadMoved,
     /// The agent left a merge, rebase … open.
     AgentLeftOperation,
+    /// The agent is not installed or not logged in.
+    AgentUnavailable,
     /// The account's quota did not come back in time.
     QuotaExhausted,
     /// Git or the disk refused; nothing was lost.
@@ -300,6 +305,7 @@ impl PauseReason {
             PauseReason::NeedsInput => "needs_input",
             PauseReason::HeadMoved => "head_moved",
             PauseReason::AgentLeftOperation => "agent_left_operation",
+            PauseReason::AgentUnavailable => "agent_unavailable",
             PauseReason::QuotaExhausted => "quota_exhausted",
             PauseReason::CouldNotCommit => "could_not_commit",
         }
@@ -313,37 +319,9 @@ pub struct Question {
     /// The stage that asks.
     pub checkpoint: String,
     /// The questions still open.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<crate::answer::Question>,
     /// Answers given so far.
     pub given: Vec<Assumption>,
-}
-
-/// One question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Ask {
-    /// The question.
-    pub question: String,
-    /// Choices; empty for free text.
-    pub options: Vec<Choice>,
-}
-
-/// One choice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Choice {
-    /// What it says.
-    pub label: String,
-    /// Whether it is what the agent would take.
-    pub recommended: bool,
-}
-
-impl Ask {
-    /// What is taken when nobody answers: the recommended choice, else the first, else none.
-    pub fn default_answer(&self) -> Option<&str> {
-        let recommended = self.options.iter().find(|it| it.recommended);
-        recommended.or(self.options.first()).map(|it| it.label.as_str())
-    }
 }
 
 impl Attempt {

@@ -120,7 +120,7 @@ fn failures_since_commit(run: &Reconciled, stage: Stage, cycle: u32) -> u32 {
         |it: &&Phase| it.stage.as_deref() == Some(stage.name()) && it.cycle.unwrap_or(0) == cycle;
     let since = run.phases[run.committed_phases..].iter().filter(of_stage);
     // A part of `implement` that finished is no end of the failures of the whole.
-    since.rev().filter(|it| it.status == PhaseStatus::Failed && !it.is_retried()).count() as u32
+    since.rev().filter(|it| it.status == PhaseStatus::Failed && !it.retried).count() as u32
 }
 
 fn new_cycle(run: &Reconciled, settings: &Settings) -> Next {

@@ -12,6 +12,7 @@ use crate::files::manifest::{Feature, Manifest, Status as FeatureStatus};
 use crate::files::record::{CycleOutcome, Phase, PhaseStatus, Record};
 use crate::files::state::State;
 use crate::live::{Live, Pause, Question, Work};
+use crate::element;
 use crate::progress::{self, Outcomes, Progress};
 use crate::stage::{Place, Stage};
 
@@ -234,9 +235,9 @@ fn at_work(work: &Work, running: Option<u32>) -> impl Iterator<Item = Phase> {
         Work::Started(attempt) => {
             let status =
                 if running.is_some() { PhaseStatus::Running } else { PhaseStatus::Crashed };
-            Some(crate::run::element(attempt, status, None))
+            Some(element::of_attempt(attempt, status, None))
         }
-        Work::AgentFinished(done) => Some(crate::run::finished_element(done)),
+        Work::AgentFinished(done) => Some(element::of_finished(done)),
         Work::Idle | Work::Committing(_) => None,
     };
     phase.into_iter()
