@@ -6,10 +6,17 @@ use dex::files::manifest::Manifest;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(read) = serde_json::from_slice::<Manifest>(bytes) else {
+    let Ok(read) = Manifest::read(bytes) else {
         return;
     };
-    let written = serde_json::to_vec(&read).expect("what was read can be written");
-    let again: Manifest = serde_json::from_slice(&written).expect("what we write, we read");
+    let again = Manifest::read(&read.to_bytes()).expect("what we write, we read");
     assert_eq!(again, read);
+    // A slug becomes part of a commit message and of a path.
+    for feature in &read.features {
+        let slug = read.slug(feature);
+        assert!(
+            !slug.is_empty() && slug.len() <= 50 && !slug.contains('/'),
+            "{slug}"
+        );
+    }
 });

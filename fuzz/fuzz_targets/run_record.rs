@@ -6,10 +6,9 @@ use dex::files::record::Record;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(read) = serde_json::from_slice::<Record>(bytes) else {
+    let Ok(read) = Record::read(bytes) else {
         return;
     };
-    let written = serde_json::to_vec(&read).expect("what was read can be written");
-    let again: Record = serde_json::from_slice(&written).expect("what we write, we read");
+    let again = Record::read(&read.to_bytes()).expect("what we write, we read");
     assert_eq!(again, read);
 });
