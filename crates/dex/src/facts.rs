@@ -284,3 +284,51 @@ fn checked_out(live: &Live) -> Option<bool> {
         None => Some(false),
     }
 }
+
+/// What a name like `plan:2`, `verify:2#1`, `RUN@plan:2` or a revision stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The commit.
+    pub commit: Oid,
+    /// The run it belongs to, when it is a finished stage of one.
+    pub run: Option<Reconciled>,
+    /// Which of the run's finished stages it is.
+    pub at: Option<usize>,
+}
+
+/// Finds what a person means by a checkpoint. `plan:2` is one of this work tree's run.
+pub fn checkpoint(repo: &Repo, name: &str) -> Result<Found, FactsError> {
+    let missing = || FactsError::NotFound(name.to_owned());
+    let (run, rest) = match name.rsplit_once('@') {
+        Some((run, rest)) if rest.contains(':') => (Some(run), rest),
+        _ => (None, name),
+    };
+    if let Some((stage, cycle, nth)) = stage_name(rest) {
+        let reconciled = read_run(repo, &find(repo, run)?)?;
+        let at = reconciled.progress.find(stage, cycle, nth).ok_or_else(missing)?.commit.clone();
+        return Ok(within(reconciled, at));
+    }
+    let commit = repo.resolve_commit(name)?.ok_or_else(missing)?;
+    for known in known(repo)?.iter().rev().filter(|it| it.tip.is_some()) {
+        let reconciled = read_run(repo, known)?;
+        if reconciled.progress.done.iter().any(|it| it.commit == commit) {
+            return Ok(within(reconciled, commit));
+        }
+    }
+    Ok(Found { commit, run: None, at: None })
+}
+
+fn within(run: Reconciled, commit: Oid) -> Found {
+    let at = run.progress.done.iter().position(|it| it.commit == commit);
+    Found { commit, run: Some(run), at }
+}
+
+/// Reads `stage:cycle[#n]`.
+fn stage_name(text: &str) -> Option<(Stage, u32, Option<u32>)> {
+    let (stage, rest) = text.split_once(':')?;
+    let (cycle, nth) = match rest.split_once('#') {
+        Some((cycle, nth)) => (cycle, Some(nth.parse().ok()?)),
+        None => (rest, None),
+    };
+    Some((stage.parse().ok()?, cycle.parse().ok()?, nth))
+}

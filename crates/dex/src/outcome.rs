@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::answer::{self, Answer};
 use crate::element;
 use crate::files::manifest::{Feature, Manifest, Status as FeatureStatus};
-use crate::files::record::{CycleOutcome, PhaseStatus, Record};
+use crate::files::record::{CycleOutcome, Record};
 use crate::files::state::{LastCommit, State};
 use crate::files::{dollars, learnings, store};
 use crate::live::{Finished, Live};

@@ -11,6 +11,7 @@
 
 pub mod checkpoint;
 pub mod fault;
+mod files;
 pub mod git_cli;
 pub mod oid;
 pub mod refs;

@@ -128,7 +128,7 @@ impl Manifest {
 
     /// Every feature's slug, in order. Stored ones are never given a second time, wherever in
     /// the list they stand.
-    fn slugs(&self) -> Vec<String> {
+    pub fn slugs(&self) -> Vec<String> {
         let stored = self.features.iter().filter_map(|it| it.slug.clone());
         let mut taken: HashSet<String> = stored.collect();
         let mut slugs = Vec::with_capacity(self.features.len());

@@ -223,6 +223,12 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// Whether a person resumed after its dollars were used up, so that they no longer count
+    /// against the stage.
+    pub fn is_forgiven(&self) -> bool {
+        self.retried && self.reason.as_deref() == Some("cost_cap")
+    }
+
     /// An older row for a part of `implement`: its time lies within the row of the stage.
     pub fn is_inside_another(&self) -> bool {
         self.stage.is_none() && self.task_phase.is_some()

@@ -77,7 +77,7 @@ impl Runner<'_> {
         for text in &noticed {
             self.notice(text);
         }
-        let tried = self.judge(job, attempt.clone(), outcome, duration_ms, &transcript, noticed);
+        let tried = self.judge(job, attempt.clone(), outcome, duration_ms, transcript.as_ref(), noticed);
         match &tried {
             Tried::Finished(done) => {
                 self.live.work = Work::AgentFinished(done.clone());
@@ -154,20 +154,22 @@ impl Runner<'_> {
         job: &Job,
         attempt: &mut Attempt,
         scratch: &std::path::Path,
-    ) -> (Outcome, Transcript) {
+    ) -> (Outcome, Option<Transcript>) {
         let request = self.request(job, attempt, scratch);
         let log = Live::dir(&self.repo, &self.live.run_id).join("log");
         // A transcript that cannot be written must not cost the stage.
         let _ = std::fs::create_dir_all(&log);
         let file = log.join(format!("{}-{}.jsonl", attempt.phase_id, job.place.checkpoint()));
-        let mut transcript = Transcript::open(&file, TRANSCRIPT_BYTES);
+        let mut transcript = Transcript::open(&file, TRANSCRIPT_BYTES).ok();
         let began = Instant::now();
         let mut written = Instant::now();
         let Runner { repo, live, agent, observer, control, .. } = self;
         let outcome = agent.run(
             &request,
             &mut |event| {
-                transcript.event(&event, began.elapsed().as_millis() as u64);
+                if let Some(transcript) = &mut transcript {
+                    transcript.event(&event, began.elapsed().as_millis() as u64);
+                }
                 match &event {
                     agents::Event::Usage(usage) => {
                         let paid = usage.cost_micro_usd != attempt.used.cost_micro_usd;
@@ -256,7 +258,7 @@ impl Runner<'_> {
         mut attempt: Attempt,
         outcome: Outcome,
         duration_ms: u64,
-        transcript: &Transcript,
+        transcript: Option<&Transcript>,
         noticed: Vec<String>,
     ) -> Tried {
         match outcome.ended {
@@ -291,7 +293,7 @@ impl Runner<'_> {
             duration_ms,
             answer: Some(given),
             assumptions: Vec::new(),
-            steps: transcript.steps(RECORDED_STEPS),
+            steps: transcript.map(|it| it.steps(RECORDED_STEPS)).unwrap_or_default(),
             cycle_outcome: None,
             noticed,
             agent_commits: Vec::new(),

@@ -234,7 +234,7 @@ impl Runner<'_> {
         let lines: Vec<String> = judged
             .exclude
             .iter()
-            .map(|path| gitdb::Repo::escape_exclude(path))
+            .map(|path| gitdb::Repo::escape_exclude(&String::from_utf8_lossy(path)))
             .collect();
         if !lines.is_empty() {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -383,6 +383,7 @@ fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunErro
         E::HeadMoved { .. } => Ok(Committed::Pause(PauseReason::HeadMoved, error.to_string())),
         E::BranchMoved { .. }
         | E::IndexBusy
+        | E::Unmerged { .. }
         | E::Operation(_)
         | E::Add(_)
         | E::FilterNotAllowed { .. }
@@ -398,6 +399,7 @@ fn leave_out(judged: &mut Judged, changed: &Changed, reason: &str, bytes: Option
         path: String::from_utf8_lossy(&changed.path).into_owned(),
         reason: reason.to_owned(),
         bytes,
+        more: serde_json::Map::new(),
     });
 }
 

@@ -18,25 +18,25 @@ const LEARNINGS_BYTES: usize = 4_000;
 
 /// The files of a run, from the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Paths {
+pub(super) struct Paths {
     /// The goal.
-    pub goal: String,
+    pub(super) goal: String,
     /// What was found out about the product.
-    pub product: String,
+    pub(super) product: String,
     /// What was found out about the technology.
-    pub technical: String,
+    pub(super) technical: String,
     /// The clarified goal.
-    pub clarified: String,
+    pub(super) clarified: String,
 }
 
 /// Where the constitution is written.
-pub const CONSTITUTION: &str = "specs/constitution.md";
+pub(super) const CONSTITUTION: &str = "specs/constitution.md";
 /// Where the existing Dex has it.
-pub const OLD_CONSTITUTION: &str = ".specify/memory/constitution.md";
+pub(super) const OLD_CONSTITUTION: &str = ".specify/memory/constitution.md";
 
 impl Paths {
     /// The files beside a goal: `GOAL.md` has `GOAL_clarified.md`.
-    pub fn of(goal: &str) -> Paths {
+    pub(super) fn of(goal: &str) -> Paths {
         let (dir, name) = goal.rsplit_once('/').map_or(("", goal), |(dir, name)| (dir, name));
         let (stem, ext) = match name.rsplit_once('.') {
             Some((stem, ext)) if !stem.is_empty() => (stem, ext),
@@ -55,7 +55,7 @@ impl Paths {
     }
 
     /// What a stage must leave behind, any one of these.
-    pub fn output(&self, stage: Stage, spec_dir: Option<&str>) -> Vec<String> {
+    pub(super) fn output(&self, stage: Stage, spec_dir: Option<&str>) -> Vec<String> {
         let in_spec = |name: &str| spec_dir.map(|dir| format!("{dir}/{name}")).into_iter().collect();
         match stage {
             Stage::ClarificationProduct => vec![self.product.clone()],
@@ -101,7 +101,7 @@ impl Paths {
 }
 
 /// Hex SHA-256.
-pub fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");

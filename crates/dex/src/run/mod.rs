@@ -5,7 +5,7 @@
 //! process left, so being killed anywhere and being stopped look the same.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use agents::{Agent, Stop};
 use gitdb::snapshot::SnapshotError;
@@ -120,7 +120,7 @@ pub struct Control {
     /// Ends the run after the stage at work.
     pub after_stage: Arc<AtomicBool>,
     /// The signal that asked, 0 for none.
-    pub signal: Arc<AtomicI32>,
+    pub signal: Arc<AtomicUsize>,
 }
 
 impl Control {
@@ -154,6 +154,9 @@ pub enum RunError {
     /// A file of ours could not be read or written.
     #[error("a file of the run could not be used")]
     File(#[from] FileError),
+    /// What the agent changed could not be put back.
+    #[error("what the agent changed could not be put back")]
+    PutBack(#[from] dotdex::PutBackError),
     /// A prompt cannot be rendered.
     #[error("the prompt of {stage} cannot be used")]
     Prompt {
@@ -328,6 +331,26 @@ pub fn now() -> String {
 /// A moment as every file of ours keeps it.
 pub fn stamp(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
+}
+
+/// Ends processes that an earlier, killed `dex` left working in this work tree.
+pub fn end_leftovers(repo: &Repo, worktree: &std::path::Path) -> Vec<u32> {
+    let mut ended = Vec::new();
+    for live in Live::all(repo).into_iter().flatten() {
+        if live.worktree != worktree {
+            continue;
+        }
+        let attempts = Live::dir(repo, &live.run_id).join("attempts");
+        for attempt in std::fs::read_dir(attempts).into_iter().flatten().flatten() {
+            for list in std::fs::read_dir(attempt.path()).into_iter().flatten().flatten() {
+                if list.file_name().to_string_lossy().contains("process") {
+                    // A list that cannot be read names nobody we could end.
+                    ended.extend(agents::guard::end_leftovers(&list.path()).unwrap_or_default());
+                }
+            }
+        }
+    }
+    ended
 }
 
 fn new_id() -> String {

@@ -508,6 +508,7 @@ impl Runner<'_> {
                 question: agents::redact::redact(&question.question),
                 answer: agents::redact::redact(&answer),
                 by: by.to_owned(),
+                more: serde_json::Map::new(),
             });
         }
         self.live.work = Work::AgentFinished(done);

@@ -6,7 +6,7 @@ use gitdb::{Oid, snapshot, undo};
 use super::{RunError, Runner, now};
 use crate::element::{self, Ending};
 use crate::files::record::PhaseStatus;
-use crate::live::Work;
+use crate::live::{PauseReason, Work};
 use crate::outcome::MACHINE_FILES;
 
 /// What a person wants done with half-done work.
@@ -19,9 +19,16 @@ pub enum Choice {
 }
 
 impl Runner<'_> {
+    /// Settles what stands in the way of going on, as the person chose.
+    pub fn settle(&mut self, choice: Choice) -> Result<(), RunError> {
+        let moved =
+            self.live.pause.as_ref().is_some_and(|it| it.reason == PauseReason::HeadMoved);
+        if moved { self.settle_moved_head(choice) } else { self.settle_half_done(choice) }
+    }
+
     /// Settles a half-done stage as the person chose. The attempt becomes an element of its own
     /// with what it cost; the next step works on the stage again, because they asked for it.
-    pub fn settle_half_done(&mut self, choice: Choice) -> Result<(), RunError> {
+    fn settle_half_done(&mut self, choice: Choice) -> Result<(), RunError> {
         let Work::Started(attempt) = self.live.work.clone() else { return Ok(()) };
         let label = attempt.place().label();
         for text in self.put_back(&attempt.phase_id)? {
@@ -52,7 +59,7 @@ impl Runner<'_> {
 
     /// Settles a stage during which HEAD was moved: back onto the branch, with the files as they
     /// are or as they were.
-    pub fn settle_moved_head(&mut self, choice: Choice) -> Result<(), RunError> {
+    fn settle_moved_head(&mut self, choice: Choice) -> Result<(), RunError> {
         let branch = self.live.branch.clone();
         self.undo_entry("HEAD was put back on the run's branch", Vec::new())?;
         self.repo.point_head_at(&branch, "dex: back to the run")?;
