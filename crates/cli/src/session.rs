@@ -65,9 +65,9 @@ pub fn load_config(repo: &Repo, flags: &Flags) -> Result<Config, Failure> {
         flags,
         project_file_tracked: false,
     };
-    if let Some(file) = sources.project_file() {
-        sources.project_file_tracked = repo.is_tracked(&file)?;
-    }
+    let file = sources.project_file();
+    let inside = file.starts_with(root);
+    sources.project_file_tracked = inside && repo.is_tracked(&file)?;
     Ok(config::load(&sources)?)
 }
 
@@ -130,7 +130,7 @@ pub fn agent(repo: &Repo, settings: &Settings, speed: f64) -> Result<Box<dyn Age
                 argv: argv.into_iter().map(Into::into).collect(),
             }))
         }
-        "claude" => Ok(Box::new(agents::claude::Claude { program: "claude".into() })),
+        "claude" => Ok(Box::new(agents::claude::Claude::default())),
         other => Err(Failure::new(
             Exit::Usage,
             format!("the agent `{other}` is not there in this version"),

@@ -182,6 +182,27 @@ impl Repo {
         self.settings.restrain(&mut self.git);
     }
 
+    /// `filter.<name>.<variable>=<program>` of every filter that only the repository's own
+    /// configuration names, sorted: what `--allow-filters` would let run.
+    pub fn own_filters(&self) -> Result<Vec<String>, GitError> {
+        let settings = Settings { allow_filters: false, ..Settings::read(&self.git)? };
+        let blanked = settings.blanked_filters();
+        let of_filter = |key: &str| {
+            let rest = key.strip_prefix("filter.")?;
+            let (name, variable) = rest.rsplit_once('.')?;
+            let known = FILTER_PROGRAMS.contains(&variable) || variable == "required";
+            (known && blanked.contains(name)).then_some(())
+        };
+        let mut found: Vec<String> = settings
+            .values
+            .iter()
+            .filter(|it| it.local && of_filter(&it.key).is_some())
+            .map(|it| format!("{}={}", it.key, it.value.as_deref().unwrap_or("true")))
+            .collect();
+        found.sort();
+        Ok(found)
+    }
+
     /// A config value as git sees it from here (any scope), or none.
     pub fn config(&self, key: &str) -> Result<Option<String>, GitError> {
         let out = self.git.read(["config", "-z", "--get", key]).output()?;
