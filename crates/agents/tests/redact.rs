@@ -534,8 +534,8 @@ fn i02_a_binary_file_is_searched_for_keys_and_prefixed_tokens_only() {
     bytes.extend_from_slice(secret.as_bytes());
     bytes.push(0);
     let findings = find_in_file("a.bin", &bytes);
-    let ranges: Vec<_> = findings.iter().map(|it| it.range.clone()).collect();
-    assert_eq!(ranges, [start..start + secret.len()]);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].range, start..start + secret.len());
     let latin1 = [b"caf\xe9 ".as_slice(), secret.as_bytes()].concat();
     assert_eq!(find_in_file("a.txt", &latin1)[0].range.start, 5);
 }
@@ -551,7 +551,11 @@ fn a_large_harmless_text_is_searched_in_reasonable_time() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// A stream gives what the whole text gives, wherever it is cut.
     #[test]

@@ -67,6 +67,9 @@ pub(super) fn rest(text: &str) -> (usize, bool) {
 
 fn end_of_block(text: &str, from: usize) -> usize {
     let most = text.floor_char_boundary(text.len().min(from + BLOCK_BYTES));
+    // A mere mention must not reach into the next key.
+    let next = BEGIN.find(&text[from..most]).map(|it| from + it.start());
+    let most = next.unwrap_or(most);
     match END.find(&text[from..most]) {
         Some(end) => from + end.end(),
         // Cut off: as much as can be part of a key.

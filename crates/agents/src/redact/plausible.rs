@@ -184,9 +184,9 @@ pub(super) fn is_id(value: &str) -> bool {
 pub(super) fn is_reference(value: &str) -> bool {
     let path = ["/", "./", "../", "~/", "@/", "\\"]
         .iter()
-        .any(|it| value.starts_with(it))
-        // A secret in base64 may begin with a slash, but then goes on without a name's dot.
-        && !(value.len() >= 40 && !value.contains(['.', '-']));
+        .any(|it| value.starts_with(it));
+    // A secret in base64 may begin with a slash, but then goes on without a name's dot.
+    let path = path && (value.len() < 40 || value.contains(['.', '-']));
     path || value.contains("://") || is_dotted_name(value)
 }
 
@@ -216,7 +216,7 @@ pub(super) fn is_technical_word(value: &str) -> bool {
     ];
     let lower = value.to_ascii_lowercase();
     let stem = lower.trim_end_matches(|it: char| it.is_ascii_digit() || it == '-');
-    let stem = stem.trim_end_matches(|it: char| it == '-' || it == '_');
+    let stem = stem.trim_end_matches(['-', '_']);
     (stem.len() < lower.len() && STEMS.contains(&stem)) || lower == "argon2id" || lower == "pbkdf2"
 }
 

@@ -282,7 +282,7 @@ fn holds(check: Check, secret: &str, host: Option<&str>, group: Group) -> bool {
             // A database on the developer's own machine is in every compose file.
             let near = host.is_some_and(|host| !host.contains('.') || host.starts_with("127."));
             let file = group == Group::All(Source::File);
-            !is_placeholder(secret) && !(file && near)
+            !(is_placeholder(secret) || file && near)
         }
     }
 }

@@ -13,7 +13,7 @@ const MARKER_BYTES: usize = 96;
 ///
 /// Whole lines are handed on as soon as no private key is open before them. What is held back
 /// is bounded; a key longer than the bound is swallowed up to its end.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Redactor {
     pending: String,
     /// A private key was marked as redacted and its end has not come yet.
