@@ -6,6 +6,7 @@ use crate::checkpoint::StageMessage;
 use crate::{Git, GitError, Oid};
 
 pub(crate) mod config;
+mod init;
 mod open;
 pub(crate) mod read;
 mod tree;

@@ -69,7 +69,7 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         return run::detach(&repo, &live, &again(args, choice));
     }
     take_over(&mut live, args, &reconciled);
-    let sitting = run::Sitting { detached: args.detached, choice };
+    let sitting = run::Sitting { detached: args.detached, person: ui::person_is_there(), choice };
     run::carry_out(repo, live, lock, agent, sitting)
 }
 
@@ -207,5 +207,5 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
         drop(lock);
         return run::detach(&repo, &live, &[]);
     }
-    run::carry_out(repo, live, lock, agent, run::Sitting::default())
+    run::carry_out(repo, live, lock, agent, run::Sitting { person: ui::person_is_there(), ..run::Sitting::default() })
 }

@@ -23,14 +23,29 @@ use crate::ui::{self, BOLD, NAME, styled};
 /// Longest goal taken from standard input or the command line, bytes.
 const MAX_GOAL: u64 = 1 << 20;
 
+/// How fast the scripted agent plays, and whether a person may be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Scales its delays.
+    pub speed: f64,
+    /// Whether to ask at the terminal.
+    pub person: bool,
+}
+
 /// Starts a run and carries it out.
 pub fn run(dir: &Path, args: &args::Run) -> Result<Exit, Failure> {
+    let pace = Pace { speed: session::script_speed(), person: ui::person_is_there() };
+    start_and_carry_out(dir, args, pace)
+}
+
+/// As [`run`], at a pace of the caller's.
+pub fn start_and_carry_out(dir: &Path, args: &args::Run, pace: Pace) -> Result<Exit, Failure> {
     let repo = session::open(dir)?;
     session::root(&repo)?;
     let config = session::load_config(&repo, &flags(args)?)?;
     let mut settings = session::settings(&config);
     settings.allow.extend(args.allow.iter().cloned());
-    let agent = session::agent(&repo, &settings, session::script_speed())?;
+    let agent = session::agent(&repo, &settings, pace.speed)?;
     check_agent(agent.as_ref())?;
     let worktree_under = args.worktree.then(|| worktrees(&config)).transpose()?;
     let wanted = Wanted {
@@ -59,10 +74,10 @@ pub fn run(dir: &Path, args: &args::Run) -> Result<Exit, Failure> {
         drop(lock);
         return detach(&repo, &live, &[]);
     }
-    if ui::person_is_there() {
+    if pace.person {
         ui::talk("Clarification questions come first; after them you can leave.");
     }
-    carry_out(repo, live, lock, agent, Sitting::default())
+    carry_out(repo, live, lock, agent, Sitting { person: pace.person, ..Sitting::default() })
 }
 
 /// Where `--worktree` puts work trees: never in a temporary directory.
@@ -164,6 +179,8 @@ fn short(live: &Live) -> String {
 pub struct Sitting {
     /// In the background.
     pub detached: bool,
+    /// Whether to ask at the terminal.
+    pub person: bool,
     /// What to do with a half-done stage first.
     pub choice: Option<Choice>,
 }
@@ -189,7 +206,7 @@ pub fn carry_out(
         agent,
         observer: &mut observer,
         control: control.clone(),
-        person: !sitting.detached && ui::person_is_there(),
+        person: sitting.person && !sitting.detached,
         lock,
         spent_committed: 0,
     };

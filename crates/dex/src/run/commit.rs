@@ -12,7 +12,7 @@ use crate::element;
 use crate::files::record::{CycleOutcome, LeftOut};
 use crate::files::store;
 use crate::live::{Committing, Finished, PauseReason, Work};
-use crate::outcome::{self, Before};
+use crate::outcome::{self, Before, MACHINE_FILES};
 use crate::reconcile::{Facts, Reconciled};
 
 /// How often a commit is prepared anew because the index or the files changed meanwhile.
@@ -231,17 +231,33 @@ impl Runner<'_> {
                 ChangedKind::Other => {}
             }
         }
-        let lines: Vec<String> = judged
-            .exclude
-            .iter()
-            .map(|path| gitdb::Repo::escape_exclude(&String::from_utf8_lossy(path)))
-            .collect();
-        if !lines.is_empty() {
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            self.repo.exclude(&lines)?;
-        }
-        judged.exclude.extend(outcome::MACHINE_FILES.map(|it| it.as_bytes().to_vec()));
+        self.settle_exclusions(&mut judged)?;
         Ok(judged)
+    }
+
+    /// Left-out files that git does not track become ignored, so that the tree is clean after the
+    /// commit; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
+    /// what is ignored).
+    fn settle_exclusions(&self, judged: &mut Judged) -> Result<(), RunError> {
+        let mut by_name = Vec::new();
+        let mut lines = Vec::new();
+        for path in judged.exclude.drain(..) {
+            if self.repo.is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))? {
+                by_name.push(path);
+            } else {
+                let shown = String::from_utf8_lossy(&path);
+                lines.push(gitdb::Repo::escape_exclude(shown.trim_end_matches('/')));
+            }
+        }
+        if !lines.is_empty() {
+            self.repo.exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
+        }
+        judged.exclude = by_name;
+        let machine = MACHINE_FILES.map(|it| it.as_bytes().to_vec());
+        let seen: Vec<Vec<u8>> =
+            machine.into_iter().filter(|it| judged.seen.contains(it)).collect();
+        judged.exclude.extend(seen);
+        Ok(())
     }
 
     fn secrets_in(&self, changed: &Changed, shown: &str) -> Vec<Secret> {

@@ -107,9 +107,13 @@ impl Runner<'_> {
             refs: vec![self.live.branch.clone()],
             tips,
             private: Vec::new(),
-            leave_out: MACHINE_FILES.map(|it| it.as_bytes().to_vec()).to_vec(),
+            leave_out: Vec::new(),
         };
         for changed in surveyed {
+            if MACHINE_FILES.iter().any(|it| it.as_bytes() == changed.path) {
+                keep.leave_out.push(changed.path);
+                continue;
+            }
             let path = self.live.worktree.join(std::ffi::OsStr::new(
                 std::str::from_utf8(&changed.path).unwrap_or_default(),
             ));
@@ -142,8 +146,7 @@ impl Runner<'_> {
     }
 
     fn tree_now(&self) -> Result<Oid, RunError> {
-        let machine = MACHINE_FILES.map(|it| it.as_bytes().to_vec());
-        Ok(snapshot::work_tree_tree(&self.repo, &machine)?)
+        Ok(snapshot::work_tree_tree(&self.repo, &[])?)
     }
 
     fn tree_of(&self, tree_ish: &Oid) -> Result<Oid, RunError> {
