@@ -7,6 +7,7 @@ pub mod args;
 pub mod commands;
 pub mod error;
 pub mod exit;
+pub mod pager;
 pub mod progress;
 pub mod session;
 pub mod ui;
@@ -31,6 +32,9 @@ pub fn dex_main() -> ExitCode {
         Color::Never => anstream::ColorChoice::Never,
     };
     choice.write_global();
+    if args.no_pager {
+        pager::forbid();
+    }
     let exit = match dispatch(&args) {
         Ok(exit) => exit,
         Err(failure) => {

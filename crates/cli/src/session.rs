@@ -185,3 +185,9 @@ impl Drop for Awake {
         }
     }
 }
+
+/// A commit's time for people and JSON, UTC.
+pub fn rfc3339(unix: i64) -> String {
+    let at = jiff::Timestamp::from_second(unix);
+    at.map_or_else(|_| unix.to_string(), dex::run::stamp)
+}

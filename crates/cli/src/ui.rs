@@ -27,8 +27,13 @@ pub fn styled(style: Style, text: impl std::fmt::Display) -> String {
 
 /// A line of results, on standard output. A reader that went away ends the program quietly.
 pub fn out(text: impl AsRef<str>) {
-    let mut stdout = anstream::stdout().lock();
     let text = text.as_ref();
+    match crate::pager::write(text) {
+        Some(true) => return,
+        Some(false) => std::process::exit(0),
+        None => {}
+    }
+    let mut stdout = anstream::stdout().lock();
     if stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(b"\n")).is_err() {
         std::process::exit(0);
     }
