@@ -28,7 +28,12 @@ pub struct Failure {
 impl Failure {
     /// A failure without a cause of its own.
     pub fn new(exit: Exit, headline: impl Into<String>) -> Failure {
-        Failure { headline: headline.into(), causes: Vec::new(), hint: None, exit }
+        Failure {
+            headline: headline.into(),
+            causes: Vec::new(),
+            hint: None,
+            exit,
+        }
     }
 
     /// With what to type next.
@@ -69,7 +74,12 @@ fn chain(error: &dyn Error) -> Vec<String> {
 fn plain(exit: Exit, error: &dyn Error) -> Failure {
     let mut texts = chain(error);
     let headline = texts.remove(0);
-    Failure { headline, causes: texts, hint: None, exit }
+    Failure {
+        headline,
+        causes: texts,
+        hint: None,
+        exit,
+    }
 }
 
 impl From<OpenError> for Failure {
@@ -79,9 +89,7 @@ impl From<OpenError> for Failure {
                 .hint("Go to a repository, or make one with `git init`."),
             OpenError::UnsafeOwner(_) => plain(Exit::Usage, &error)
                 .hint("Git names the command that trusts this one directory; nothing was changed."),
-            OpenError::GitMissing => {
-                plain(Exit::Usage, &error).hint("Install git 2.39 or newer.")
-            }
+            OpenError::GitMissing => plain(Exit::Usage, &error).hint("Install git 2.39 or newer."),
             OpenError::GitTooOld { .. } => {
                 plain(Exit::Usage, &error).hint("Install git 2.39 or newer.")
             }
@@ -198,13 +206,21 @@ fn start(error: &StartError) -> Failure {
         }
     };
     let failure = plain(exit, error);
-    if hint.is_empty() { failure } else { failure.hint(hint) }
+    if hint.is_empty() {
+        failure
+    } else {
+        failure.hint(hint)
+    }
 }
 
 fn dirty_hint(paths: &[String]) -> String {
     let shown: Vec<&str> = paths.iter().take(5).map(String::as_str).collect();
     let more = paths.len().saturating_sub(shown.len());
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     format!(
         "{}{more}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
         shown.join(", ")

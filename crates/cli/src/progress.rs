@@ -40,7 +40,12 @@ impl Live {
             bar.set_style(style);
             bar
         });
-        Live { spinner, began: Instant::now(), cost_micro: None, person_left: false }
+        Live {
+            spinner,
+            began: Instant::now(),
+            cost_micro: None,
+            person_left: false,
+        }
     }
 
     fn line(&self, text: &str) {
@@ -67,7 +72,12 @@ impl Live {
 impl Observer for Live {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::StageStarted { place, agent, feature, .. } => {
+            Event::StageStarted {
+                place,
+                agent,
+                feature,
+                ..
+            } => {
                 self.began = Instant::now();
                 if let Some(bar) = &self.spinner {
                     bar.reset_elapsed();
@@ -78,18 +88,31 @@ impl Observer for Live {
                 self.doing(&format!("{}{what}{who}", place.label()));
             }
             Event::PartStarted { part, of, title } => {
-                self.line(&styled(DIM, format!("    part {part} of {of}: {}", clean(title))));
+                self.line(&styled(
+                    DIM,
+                    format!("    part {part} of {of}: {}", clean(title)),
+                ));
             }
             Event::Agent(event) => self.agent(event),
             Event::Verifying { command } => self.doing(&format!("running {command}")),
-            Event::Committed { place, commit, phase } => {
+            Event::Committed {
+                place,
+                commit,
+                phase,
+            } => {
                 if let Some(bar) = &self.spinner {
                     bar.disable_steady_tick();
                 }
                 let failed = phase.verify.as_ref().is_some_and(|it| !it.passed);
-                let mark = if failed { styled(BAD, "✗") } else { styled(GOOD, "✓") };
+                let mark = if failed {
+                    styled(BAD, "✗")
+                } else {
+                    styled(GOOD, "✓")
+                };
                 let feature = place.feature.as_deref().unwrap_or("");
-                let spent = phase.cost_usd.map_or(String::new(), |it| format!("  ${it:.2}"));
+                let spent = phase
+                    .cost_usd
+                    .map_or(String::new(), |it| format!("  ${it:.2}"));
                 let took = ui::duration(phase.duration_ms.unwrap_or(0));
                 self.line(&format!(
                     "{mark} {:<28} {:<24} {} {}",
@@ -101,17 +124,30 @@ impl Observer for Live {
                 for left_out in &phase.left_out {
                     self.line(&styled(
                         WARN,
-                        format!("    left out: {} ({})", clean(&left_out.path), left_out.reason),
+                        format!(
+                            "    left out: {} ({})",
+                            clean(&left_out.path),
+                            left_out.reason
+                        ),
                     ));
                 }
                 for assumption in phase.assumptions.iter().filter(|it| it.by == "assumed") {
                     self.line(&styled(
                         DIM,
-                        format!("    assumed: {} — {}", clean(&assumption.question), clean(&assumption.answer)),
+                        format!(
+                            "    assumed: {} — {}",
+                            clean(&assumption.question),
+                            clean(&assumption.answer)
+                        ),
                     ));
                 }
             }
-            Event::Failed { place, reason, detail, again } => {
+            Event::Failed {
+                place,
+                reason,
+                detail,
+                again,
+            } => {
                 let then = if *again { "; it is tried again" } else { "" };
                 self.line(&format!(
                     "{} {:<28} {}",
@@ -122,7 +158,10 @@ impl Observer for Live {
             }
             Event::Notice(text) => self.line(&styled(WARN, format!("    {}", clean(text)))),
             Event::Waiting { until } => {
-                self.line(&styled(WARN, format!("    the quota is used up; waiting until {until}")));
+                self.line(&styled(
+                    WARN,
+                    format!("    the quota is used up; waiting until {until}"),
+                ));
             }
         }
     }
@@ -134,12 +173,25 @@ impl Observer for Live {
         if let Some(bar) = &self.spinner {
             bar.disable_steady_tick();
         }
-        self.line(&format!("\n{} {}", styled(ui::BOLD, "?"), ui::clean_lines(&question.question)));
+        self.line(&format!(
+            "\n{} {}",
+            styled(ui::BOLD, "?"),
+            ui::clean_lines(&question.question)
+        ));
         for (at, option) in question.options.iter().enumerate() {
-            let recommended = if option.recommended { styled(DIM, "  (recommended)") } else { String::new() };
-            self.line(&format!("  {} {}{recommended}", at + 1, clean(&option.label)));
+            let recommended = if option.recommended {
+                styled(DIM, "  (recommended)")
+            } else {
+                String::new()
+            };
+            self.line(&format!(
+                "  {} {}{recommended}",
+                at + 1,
+                clean(&option.label)
+            ));
         }
-        let prompt = "Number or answer (empty: the recommended one; `leave`: decide the rest for me):";
+        let prompt =
+            "Number or answer (empty: the recommended one; `leave`: decide the rest for me):";
         match ui::ask_line(prompt) {
             None => Reply::Nobody,
             Some(line) if line.is_empty() => Reply::Nobody,

@@ -23,8 +23,11 @@ pub fn open(dir: &Path) -> Result<Repo, Failure> {
 /// The work tree's root, or the reason why there is none.
 pub fn root(repo: &Repo) -> Result<&Path, Failure> {
     repo.work_tree().ok_or_else(|| {
-        Failure::new(Exit::Usage, "this is a bare repository: there is no work tree to work in")
-            .hint("Make one with `git worktree add PATH`, and work there.")
+        Failure::new(
+            Exit::Usage,
+            "this is a bare repository: there is no work tree to work in",
+        )
+        .hint("Make one with `git worktree add PATH`, and work there.")
     })
 }
 
@@ -40,13 +43,15 @@ pub fn main_work_tree(repo: &Repo) -> Option<PathBuf> {
 /// The user's configuration directory.
 pub fn user_config_dir() -> Option<PathBuf> {
     let xdg = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    xdg.filter(|it| it.is_absolute()).or_else(|| Some(std::env::home_dir()?.join(".config")))
+    xdg.filter(|it| it.is_absolute())
+        .or_else(|| Some(std::env::home_dir()?.join(".config")))
 }
 
 /// The user's data directory.
 pub fn user_data_dir() -> Option<PathBuf> {
     let xdg = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
-    xdg.filter(|it| it.is_absolute()).or_else(|| Some(std::env::home_dir()?.join(".local/share")))
+    xdg.filter(|it| it.is_absolute())
+        .or_else(|| Some(std::env::home_dir()?.join(".local/share")))
 }
 
 /// Reads every layer of settings.
@@ -123,8 +128,11 @@ pub fn agent(repo: &Repo, settings: &Settings, speed: f64) -> Result<Box<dyn Age
         "command" => {
             let argv = settings.agent_command.clone().filter(|it| !it.is_empty());
             let argv = argv.ok_or_else(|| {
-                Failure::new(Exit::Usage, "the agent is `command`, but no command is configured")
-                    .hint("Type `dex config agentCommand '[\"program\", \"argument\"]'`.")
+                Failure::new(
+                    Exit::Usage,
+                    "the agent is `command`, but no command is configured",
+                )
+                .hint("Type `dex config agentCommand '[\"program\", \"argument\"]'`.")
             })?;
             Ok(Box::new(agents::command::Command {
                 argv: argv.into_iter().map(Into::into).collect(),
@@ -143,8 +151,14 @@ fn scripted(repo: &Repo, speed: f64) -> Result<Box<dyn Agent>, Failure> {
     let root = root(repo)?;
     let main = main_work_tree(repo);
     let candidates = [Some(root.to_owned()), main];
-    for path in candidates.into_iter().flatten().map(|it| it.join(".dex/mock-config.json")) {
-        let Some(bytes) = store::read(&path)? else { continue };
+    for path in candidates
+        .into_iter()
+        .flatten()
+        .map(|it| it.join(".dex/mock-config.json"))
+    {
+        let Some(bytes) = store::read(&path)? else {
+            continue;
+        };
         let text = String::from_utf8_lossy(&bytes);
         let script = Script::parse(&text).map_err(|error| {
             Failure::new(Exit::Usage, format!("{} cannot be used", path.display())).because(&error)
@@ -157,8 +171,12 @@ fn scripted(repo: &Repo, speed: f64) -> Result<Box<dyn Agent>, Failure> {
 
 /// How fast the scripted agent plays; `DEX_SCRIPT_SPEED=0` for tests.
 pub fn script_speed() -> f64 {
-    let speed = std::env::var("DEX_SCRIPT_SPEED").ok().and_then(|it| it.parse::<f64>().ok());
-    speed.filter(|it| it.is_finite() && *it >= 0.0).unwrap_or(1.0)
+    let speed = std::env::var("DEX_SCRIPT_SPEED")
+        .ok()
+        .and_then(|it| it.parse::<f64>().ok());
+    speed
+        .filter(|it| it.is_finite() && *it >= 0.0)
+        .unwrap_or(1.0)
 }
 
 /// Keeps the machine from sleeping as long as it lives, where the system has a way to ask.
@@ -169,7 +187,13 @@ pub struct Awake(Option<std::process::Child>);
 pub fn stay_awake() -> Awake {
     // It holds the inhibitor until its input ends, which it does when we do, however we end.
     let child = std::process::Command::new("systemd-inhibit")
-        .args(["--what=sleep:idle", "--who=dex", "--why=a run is at work", "--mode=block", "cat"])
+        .args([
+            "--what=sleep:idle",
+            "--who=dex",
+            "--why=a run is at work",
+            "--mode=block",
+            "cat",
+        ])
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

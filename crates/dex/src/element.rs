@@ -94,7 +94,11 @@ pub fn skipped(place: &Place, phase_id: String, at: &str, reason: &str) -> Phase
         verify: None,
         decision: None,
     };
-    let ending =
-        Ending { at: at.to_owned(), duration_ms: 0, reason: reason.to_owned(), retried: false };
+    let ending = Ending {
+        at: at.to_owned(),
+        duration_ms: 0,
+        reason: reason.to_owned(),
+        retried: false,
+    };
     of_attempt(&attempt, PhaseStatus::Skipped, Some(&ending))
 }

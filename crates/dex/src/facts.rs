@@ -67,7 +67,12 @@ pub fn known(repo: &Repo) -> Result<Vec<Known>, FactsError> {
         }
         match runs.iter_mut().find(|it| it.branch == short) {
             Some(run) if run.remote_only && !remote_only => {
-                *run = Known { branch: short, tip: Some(found.oid), remote_only, run_id: None };
+                *run = Known {
+                    branch: short,
+                    tip: Some(found.oid),
+                    remote_only,
+                    run_id: None,
+                };
             }
             Some(_) => {}
             None => runs.push(Known {
@@ -100,8 +105,7 @@ pub fn known(repo: &Repo) -> Result<Vec<Known>, FactsError> {
 pub fn find(repo: &Repo, name: Option<&str>) -> Result<Known, FactsError> {
     let runs = known(repo)?;
     if let Some(name) = name {
-        return by_name(repo, &runs, name)?
-            .ok_or_else(|| FactsError::NotFound(name.to_owned()));
+        return by_name(repo, &runs, name)?.ok_or_else(|| FactsError::NotFound(name.to_owned()));
     }
     if let Head::Branch { name, .. } = repo.head()?
         && let Ok(branch) = RunBranch::read(&name)
@@ -120,7 +124,9 @@ pub fn find(repo: &Repo, name: Option<&str>) -> Result<Known, FactsError> {
         (1, _) => Ok(unfinished.remove(0)),
         (0, Some(last)) => Ok(last.clone()),
         (0, None) => Err(FactsError::NoRuns),
-        (_, _) => Err(FactsError::Several(unfinished.into_iter().map(|it| it.branch).collect())),
+        (_, _) => Err(FactsError::Several(
+            unfinished.into_iter().map(|it| it.branch).collect(),
+        )),
     }
 }
 
@@ -136,7 +142,10 @@ fn by_name(repo: &Repo, runs: &[Known], name: &str) -> Result<Option<Known>, Fac
     if short.len() != 36 {
         return Ok(None);
     }
-    for run in runs.iter().filter(|it| RunBranch::read(&it.branch).is_ok_and(|b| short.ends_with(b.id()))) {
+    for run in runs
+        .iter()
+        .filter(|it| RunBranch::read(&it.branch).is_ok_and(|b| short.ends_with(b.id())))
+    {
         if run.run_id.as_deref() == Some(short) || read_run(repo, run)?.run_id == short {
             return Ok(Some(run.clone()));
         }
@@ -185,7 +194,9 @@ fn live_of(repo: &Repo, known: &Known) -> Result<Option<Live>, FactsError> {
             Ok(_) => {}
             // The directory's name ends like the branch: this run's own record is bad.
             Err(FileError::Malformed { path, problem })
-                if path.parent().is_some_and(|dir| ends_like(dir, &known.branch)) =>
+                if path
+                    .parent()
+                    .is_some_and(|dir| ends_like(dir, &known.branch)) =>
             {
                 return Err(FileError::Malformed { path, problem }.into());
             }
@@ -197,7 +208,8 @@ fn live_of(repo: &Repo, known: &Known) -> Result<Option<Live>, FactsError> {
 
 fn ends_like(dir: &Path, branch: &str) -> bool {
     let id = branch.rsplit('-').next().unwrap_or(branch);
-    dir.file_name().is_some_and(|name| name.to_string_lossy().ends_with(id))
+    dir.file_name()
+        .is_some_and(|name| name.to_string_lossy().ends_with(id))
 }
 
 /// Commits, record, manifest and state at the run's tip.
@@ -305,22 +317,40 @@ pub fn checkpoint(repo: &Repo, name: &str) -> Result<Found, FactsError> {
     };
     if let Some((stage, cycle, nth)) = stage_name(rest) {
         let reconciled = read_run(repo, &find(repo, run)?)?;
-        let at = reconciled.progress.find(stage, cycle, nth).ok_or_else(missing)?.commit.clone();
+        let at = reconciled
+            .progress
+            .find(stage, cycle, nth)
+            .ok_or_else(missing)?
+            .commit
+            .clone();
         return Ok(within(reconciled, at));
     }
     let commit = repo.resolve_commit(name)?.ok_or_else(missing)?;
     for known in known(repo)?.iter().rev().filter(|it| it.tip.is_some()) {
         let reconciled = read_run(repo, known)?;
-        if reconciled.progress.done.iter().any(|it| it.commit == commit) {
+        if reconciled
+            .progress
+            .done
+            .iter()
+            .any(|it| it.commit == commit)
+        {
             return Ok(within(reconciled, commit));
         }
     }
-    Ok(Found { commit, run: None, at: None })
+    Ok(Found {
+        commit,
+        run: None,
+        at: None,
+    })
 }
 
 fn within(run: Reconciled, commit: Oid) -> Found {
     let at = run.progress.done.iter().position(|it| it.commit == commit);
-    Found { commit, run: Some(run), at }
+    Found {
+        commit,
+        run: Some(run),
+        at,
+    }
 }
 
 /// Reads `stage:cycle[#n]`.

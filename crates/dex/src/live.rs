@@ -327,7 +327,11 @@ pub struct Question {
 impl Attempt {
     /// Where in the run it is.
     pub fn place(&self) -> Place {
-        Place { stage: self.stage, cycle: self.cycle, feature: self.feature.clone() }
+        Place {
+            stage: self.stage,
+            cycle: self.cycle,
+            feature: self.feature.clone(),
+        }
     }
 }
 
@@ -354,11 +358,18 @@ impl Live {
     /// taken for absent (case F07).
     pub fn all(repo: &Repo) -> Vec<Result<Live, FileError>> {
         let dir = repo.common_own_dir().join("runs");
-        let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-        let mut files: Vec<_> =
-            entries.flatten().map(|entry| entry.path().join("live.json")).collect();
+        let Ok(entries) = std::fs::read_dir(dir) else {
+            return Vec::new();
+        };
+        let mut files: Vec<_> = entries
+            .flatten()
+            .map(|entry| entry.path().join("live.json"))
+            .collect();
         files.sort();
-        files.iter().filter_map(|file| Live::read_file(file).transpose()).collect()
+        files
+            .iter()
+            .filter_map(|file| Live::read_file(file).transpose())
+            .collect()
     }
 
     /// Writes the record, synced.

@@ -111,7 +111,12 @@ fn once(run: &Reconciled, stage: Stage) -> Next {
         };
     }
     let why = "it is the next stage that runs once".to_owned();
-    Next::Stage(Step { place: Place::once(stage), how: How::Agent, feature: None, why })
+    Next::Stage(Step {
+        place: Place::once(stage),
+        how: How::Agent,
+        feature: None,
+        why,
+    })
 }
 
 /// Failed attempts at a stage that no commit of it followed.
@@ -120,7 +125,10 @@ fn failures_since_commit(run: &Reconciled, stage: Stage, cycle: u32) -> u32 {
         |it: &&Phase| it.stage.as_deref() == Some(stage.name()) && it.cycle.unwrap_or(0) == cycle;
     let since = run.phases[run.committed_phases..].iter().filter(of_stage);
     // A part of `implement` that finished is no end of the failures of the whole.
-    since.rev().filter(|it| it.status == PhaseStatus::Failed && !it.retried).count() as u32
+    since
+        .rev()
+        .filter(|it| it.status == PhaseStatus::Failed && !it.retried)
+        .count() as u32
 }
 
 fn new_cycle(run: &Reconciled, settings: &Settings) -> Next {
@@ -128,8 +136,14 @@ fn new_cycle(run: &Reconciled, settings: &Settings) -> Next {
         .features
         .iter()
         .find(|it| it.status == FeatureStatus::Active)
-        .or_else(|| run.features.iter().find(|it| it.status == FeatureStatus::Pending));
-    let Some(feature) = wanted else { return Next::Complete };
+        .or_else(|| {
+            run.features
+                .iter()
+                .find(|it| it.status == FeatureStatus::Pending)
+        });
+    let Some(feature) = wanted else {
+        return Next::Complete;
+    };
     let failed = run.outcomes.consecutive_failures;
     if failed >= MAX_CONSECUTIVE_FAILURES {
         return Next::Stop {
@@ -149,26 +163,42 @@ fn new_cycle(run: &Reconciled, settings: &Settings) -> Next {
     let cycle = run.progress.next_cycle();
     let place = in_place(Stage::GapAnalysis, cycle, feature);
     let (how, why) = gap(run, feature, cycle);
-    Next::Stage(Step { place, how, feature: Some(feature.clone()), why })
+    Next::Stage(Step {
+        place,
+        how,
+        feature: Some(feature.clone()),
+        why,
+    })
 }
 
 /// What gap analysis can say by itself; an agent is asked only where it cannot.
 fn gap(run: &Reconciled, feature: &Feature, cycle: u32) -> (How, String) {
-    let counts = feature.slug.as_ref().and_then(|it| run.outcomes.failures.get(it));
+    let counts = feature
+        .slug
+        .as_ref()
+        .and_then(|it| run.outcomes.failures.get(it));
     let impl_failures = counts.map_or(0, |it| it.impl_failures);
     match (&feature.spec_dir, feature.status) {
-        (None, _) | (Some(_), FeatureStatus::Pending) => {
-            (How::Decided(Decision::NextFeature), format!("{} is next", feature.title))
-        }
+        (None, _) | (Some(_), FeatureStatus::Pending) => (
+            How::Decided(Decision::NextFeature),
+            format!("{} is next", feature.title),
+        ),
         (Some(_), _) if impl_failures >= MAX_IMPL_FAILURES => (
             How::Decided(Decision::ReplanFeature),
-            format!("{} failed {impl_failures} times; it is planned anew", feature.title),
+            format!(
+                "{} failed {impl_failures} times; it is planned anew",
+                feature.title
+            ),
         ),
         // The second try at asking failed too: going on with what is there is always possible.
-        (Some(_), _) if failures_since_commit(run, Stage::GapAnalysis, cycle) > 0 => {
-            (How::Decided(Decision::ResumeFeature), "the agent could not decide".to_owned())
-        }
-        (Some(_), _) => (How::Agent, format!("{} is begun and not finished", feature.title)),
+        (Some(_), _) if failures_since_commit(run, Stage::GapAnalysis, cycle) > 0 => (
+            How::Decided(Decision::ResumeFeature),
+            "the agent could not decide".to_owned(),
+        ),
+        (Some(_), _) => (
+            How::Agent,
+            format!("{} is begun and not finished", feature.title),
+        ),
     }
 }
 
@@ -178,13 +208,22 @@ fn in_cycle(run: &Reconciled, cycle: u32, settings: &Settings) -> Next {
     let following = following(run, cycle, last.place.stage, settings);
     let failed = following != Stage::Learnings && failures_since_commit(run, following, cycle) > 0;
     let stage = if failed { Stage::Learnings } else { following };
-    let place = Place { stage, cycle, feature: last.place.feature.clone() };
+    let place = Place {
+        stage,
+        cycle,
+        feature: last.place.feature.clone(),
+    };
     let (how, why) = if stage == Stage::Learnings {
         close(run, cycle, feature.as_ref(), failed.then_some(following))
     } else {
         (How::Agent, format!("it follows {}", last.place.stage))
     };
-    Next::Stage(Step { place, how, feature, why })
+    Next::Stage(Step {
+        place,
+        how,
+        feature,
+        why,
+    })
 }
 
 /// The stage after `last` in a cycle.
@@ -202,7 +241,9 @@ fn following(run: &Reconciled, cycle: u32, last: Stage, settings: &Settings) -> 
         Stage::Implement | Stage::ImplementFix => Stage::Verify,
         Stage::Verify => match verified {
             Some(verify) if verify.passed => Stage::Learnings,
-            Some(_) if run.progress.count(Stage::ImplementFix, cycle) < settings.max_verify_retries => {
+            Some(_)
+                if run.progress.count(Stage::ImplementFix, cycle) < settings.max_verify_retries =>
+            {
                 Stage::ImplementFix
             }
             Some(_) => Stage::Learnings,
@@ -231,10 +272,22 @@ fn close(
         let passed = progress::last_verify(&run.phases, cycle).is_some_and(|it| it.passed);
         let retry = failures_since_commit(run, Stage::Learnings, cycle) == 0;
         return if passed {
-            (How::Close { outcome: CycleOutcome::Completed, with_agent: retry }, "it is verified".into())
+            (
+                How::Close {
+                    outcome: CycleOutcome::Completed,
+                    with_agent: retry,
+                },
+                "it is verified".into(),
+            )
         } else {
             let why = "verify still fails after every retry".into();
-            (How::Close { outcome: CycleOutcome::Failed, with_agent: retry }, why)
+            (
+                How::Close {
+                    outcome: CycleOutcome::Failed,
+                    with_agent: retry,
+                },
+                why,
+            )
         };
     };
     let before = feature
@@ -244,14 +297,31 @@ fn close(
     let in_plan = matches!(stage, Stage::Plan | Stage::Tasks);
     let no_spec = stage == Stage::Specify && feature.is_none_or(|it| it.spec_dir.is_none());
     let give_up = no_spec || (in_plan && before + 1 >= MAX_REPLAN_FAILURES);
-    let outcome = if give_up { CycleOutcome::Skipped } else { CycleOutcome::Failed };
-    (How::Close { outcome, with_agent: false }, format!("{stage} failed"))
+    let outcome = if give_up {
+        CycleOutcome::Skipped
+    } else {
+        CycleOutcome::Failed
+    };
+    (
+        How::Close {
+            outcome,
+            with_agent: false,
+        },
+        format!("{stage} failed"),
+    )
 }
 
 fn feature_at_work(run: &Reconciled, slug: Option<&str>) -> Option<Feature> {
-    run.features.iter().find(|it| it.slug.as_deref() == slug).cloned()
+    run.features
+        .iter()
+        .find(|it| it.slug.as_deref() == slug)
+        .cloned()
 }
 
 fn in_place(stage: Stage, cycle: u32, feature: &Feature) -> Place {
-    Place { stage, cycle, feature: feature.slug.clone() }
+    Place {
+        stage,
+        cycle,
+        feature: feature.slug.clone(),
+    }
 }

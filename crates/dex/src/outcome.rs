@@ -60,29 +60,44 @@ impl After {
     /// Path under the work tree and bytes of each file.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let mut files = vec![
-            (format!(".dex/runs/{}.json", self.record.run_id), store::to_json(&self.record)),
+            (
+                format!(".dex/runs/{}.json", self.record.run_id),
+                store::to_json(&self.record),
+            ),
             (".dex/state.json".to_owned(), store::to_json(&self.state)),
         ];
         if let Some(manifest) = &self.manifest {
-            files.push((".dex/feature-manifest.json".to_owned(), store::to_json(manifest)));
+            files.push((
+                ".dex/feature-manifest.json".to_owned(),
+                store::to_json(manifest),
+            ));
         }
         if let Some(learnings) = &self.learnings {
-            files.push((".dex/learnings.md".to_owned(), learnings.clone().into_bytes()));
+            files.push((
+                ".dex/learnings.md".to_owned(),
+                learnings.clone().into_bytes(),
+            ));
         }
         files.push((".dex/.gitignore".to_owned(), GITIGNORE.as_bytes().to_vec()));
-        files.push((".dex/.gitattributes".to_owned(), GITATTRIBUTES.as_bytes().to_vec()));
+        files.push((
+            ".dex/.gitattributes".to_owned(),
+            GITATTRIBUTES.as_bytes().to_vec(),
+        ));
         files
     }
 }
 
 /// The machine files, as paths from the root; they are never committed.
-pub const MACHINE_FILES: [&str; 4] =
-    [".dex/state.lock", ".dex/ui.json", ".dex/dex-config.json", ".dex/mock-config.json"];
+pub const MACHINE_FILES: [&str; 4] = [
+    ".dex/state.lock",
+    ".dex/ui.json",
+    ".dex/dex-config.json",
+    ".dex/mock-config.json",
+];
 
 const GITIGNORE: &str = "# What describes this machine, not the work.\n\
     /state.lock\n/ui.json\n/dex-config.json\n/mock-config.json\n*.dex-tmp\n";
-const GITATTRIBUTES: &str =
-    "runs/** -diff linguist-generated\nlearnings.md merge=union\n";
+const GITATTRIBUTES: &str = "runs/** -diff linguist-generated\nlearnings.md merge=union\n";
 
 /// What the stage's commit holds under `.dex/`.
 pub fn after(before: &Before<'_>, done: &Finished) -> After {
@@ -94,7 +109,12 @@ pub fn after(before: &Before<'_>, done: &Finished) -> After {
     let manifest = manifest(before, done, answer.as_ref());
     let state = state(before, done, &record, manifest.as_ref());
     let learnings = new_learnings(before, answer.as_ref());
-    After { record, state, manifest, learnings }
+    After {
+        record,
+        state,
+        manifest,
+        learnings,
+    }
 }
 
 fn record(before: &Before<'_>, done: &Finished) -> Record {
@@ -120,7 +140,10 @@ fn record(before: &Before<'_>, done: &Finished) -> Record {
         more: Map::new(),
     });
     let known: Vec<String> = record.phases.iter().map(|it| it.phase_id.clone()).collect();
-    let new = live.attempts.iter().filter(|it| !known.contains(&it.phase_id));
+    let new = live
+        .attempts
+        .iter()
+        .filter(|it| !known.contains(&it.phase_id));
     record.phases.extend(new.cloned());
     let mut last = element::of_finished(done);
     last.parent_sha = Some(before.parent.to_string());
@@ -133,8 +156,8 @@ fn record(before: &Before<'_>, done: &Finished) -> Record {
     let total = progress::cost_micro(&record.phases);
     record.total_cost_usd = total.map(dollars);
     record.total_duration_ms = Some(progress::duration_ms(&record.phases));
-    record.cycles_completed = before.run.progress.cycles_completed
-        + u32::from(done.attempt.stage == Stage::Learnings);
+    record.cycles_completed =
+        before.run.progress.cycles_completed + u32::from(done.attempt.stage == Stage::Learnings);
     if done.attempt.stage == Stage::Completion {
         record.status = "completed".to_owned();
         record.ended_at = Some(done.ended_at.clone());
@@ -142,11 +165,7 @@ fn record(before: &Before<'_>, done: &Finished) -> Record {
     record
 }
 
-fn manifest(
-    before: &Before<'_>,
-    done: &Finished,
-    answer: Option<&Answer>,
-) -> Option<Manifest> {
+fn manifest(before: &Before<'_>, done: &Finished, answer: Option<&Answer>) -> Option<Manifest> {
     if let (Stage::ManifestExtraction, Some(Answer::Manifest(extracted))) =
         (done.attempt.stage, answer)
     {
@@ -157,13 +176,22 @@ fn manifest(
     let slugs = manifest.slugs();
     for (feature, slug) in manifest.features.iter_mut().zip(&slugs) {
         feature.slug = Some(slug.clone());
-        let reconciled = before.run.features.iter().find(|it| it.slug.as_deref() == Some(slug));
+        let reconciled = before
+            .run
+            .features
+            .iter()
+            .find(|it| it.slug.as_deref() == Some(slug));
         if let Some(reconciled) = reconciled {
             feature.status = reconciled.status;
         }
     }
-    let at_work = manifest.features.iter_mut().find(|it| it.slug == done.attempt.feature);
-    let Some(feature) = at_work else { return Some(manifest) };
+    let at_work = manifest
+        .features
+        .iter_mut()
+        .find(|it| it.slug == done.attempt.feature);
+    let Some(feature) = at_work else {
+        return Some(manifest);
+    };
     match done.attempt.stage {
         Stage::Learnings => {
             feature.status = match done.cycle_outcome {
@@ -220,7 +248,10 @@ fn state(
         let matching = features.iter().filter(|it| it.status == status);
         matching.filter_map(|it| it.slug.clone()).collect()
     };
-    let mut artifacts = before.state.map(|it| it.artifacts.clone()).unwrap_or_default();
+    let mut artifacts = before
+        .state
+        .map(|it| it.artifacts.clone())
+        .unwrap_or_default();
     for (name, entry) in before.artifacts {
         artifacts.insert(name.clone(), entry.clone());
     }
@@ -233,7 +264,11 @@ fn state(
         version: 2,
         run_id: live.run_id.clone(),
         status: if completed { "completed" } else { "running" }.to_owned(),
-        base_branch: live.start.base_branch.clone().unwrap_or_else(|| "HEAD".to_owned()),
+        base_branch: live
+            .start
+            .base_branch
+            .clone()
+            .unwrap_or_else(|| "HEAD".to_owned()),
         mode: "loop".to_owned(),
         current_cycle_number: place.cycle,
         last_completed_step: Some(place.stage.name().to_owned()),
@@ -267,7 +302,10 @@ fn config(live: &Live) -> Map<String, Value> {
     config.insert("agent".to_owned(), json!(settings.agent));
     config.insert("model".to_owned(), json!(settings.model));
     config.insert("maxCycles".to_owned(), json!(settings.max_cycles));
-    config.insert("maxBudgetUsd".to_owned(), json!(dollars(settings.max_budget_micro_usd)));
+    config.insert(
+        "maxBudgetUsd".to_owned(),
+        json!(dollars(settings.max_budget_micro_usd)),
+    );
     config.insert("verifyCommand".to_owned(), json!(settings.verify_command));
     config.insert("descriptionFile".to_owned(), json!(live.start.goal));
     config
@@ -294,13 +332,19 @@ fn new_learnings(before: &Before<'_>, answer: Option<&Answer>) -> Option<String>
 
 /// How a run that is over came out: what its exit code says.
 pub fn verdict(run: &Reconciled) -> Verdict {
-    let skipped = run.features.iter().any(|it| it.status == FeatureStatus::Skipped);
+    let skipped = run
+        .features
+        .iter()
+        .any(|it| it.status == FeatureStatus::Skipped);
     let open = run
         .features
         .iter()
         .any(|it| matches!(it.status, FeatureStatus::Active | FeatureStatus::Pending));
     let unverified = run.outcomes.last_failed_in_verify
-        && run.features.iter().any(|it| it.status == FeatureStatus::Active);
+        && run
+            .features
+            .iter()
+            .any(|it| it.status == FeatureStatus::Active);
     if unverified {
         Verdict::Unverified
     } else if skipped {

@@ -41,8 +41,12 @@ impl Progress {
     /// Reads a branch's commits (newest first, without history from before the run).
     pub fn read(commits: &[Commit]) -> Progress {
         let undone = reverted_ids(commits);
-        let mut progress =
-            Progress { done: Vec::new(), reverted: Vec::new(), by_hand: Vec::new(), cycles_completed: 0 };
+        let mut progress = Progress {
+            done: Vec::new(),
+            reverted: Vec::new(),
+            by_hand: Vec::new(),
+            cycles_completed: 0,
+        };
         for commit in commits.iter().rev() {
             let place = commit.stage.as_ref().and_then(place_of);
             match place {
@@ -96,14 +100,18 @@ impl Progress {
 
     /// How often a stage finished in a cycle.
     pub fn count(&self, stage: Stage, cycle: u32) -> u32 {
-        self.done.iter().filter(|it| it.place.stage == stage && it.place.cycle == cycle).count()
-            as u32
+        self.done
+            .iter()
+            .filter(|it| it.place.stage == stage && it.place.cycle == cycle)
+            .count() as u32
     }
 
     /// The commit a `stage:cycle` names: the newest, or the n-th (from 1).
     pub fn find(&self, stage: Stage, cycle: u32, nth: Option<u32>) -> Option<&Finished> {
-        let mut all =
-            self.done.iter().filter(|it| it.place.stage == stage && it.place.cycle == cycle);
+        let mut all = self
+            .done
+            .iter()
+            .filter(|it| it.place.stage == stage && it.place.cycle == cycle);
         match nth {
             Some(n) => all.nth(n.checked_sub(1)? as usize),
             None => all.next_back(),
@@ -125,7 +133,10 @@ fn place_of(message: &gitdb::checkpoint::StageMessage) -> Option<Place> {
     Some(Place {
         stage,
         cycle: message.checkpoint.cycle,
-        feature: message.feature.as_ref().map(|slug| slug.as_str().to_owned()),
+        feature: message
+            .feature
+            .as_ref()
+            .map(|slug| slug.as_str().to_owned()),
     })
 }
 
@@ -166,14 +177,17 @@ pub struct Outcomes {
 pub fn outcomes(phases: &[Phase], forgiven: u32) -> Outcomes {
     let mut result = Outcomes::default();
     for phase in phases {
-        let (Some(outcome), Some(cycle)) = (phase.cycle_outcome, phase.cycle) else { continue };
+        let (Some(outcome), Some(cycle)) = (phase.cycle_outcome, phase.cycle) else {
+            continue;
+        };
         if phase.status != PhaseStatus::Completed {
             continue;
         }
         result.cycles.insert(cycle, outcome);
-        let count = phase.feature.as_ref().map(|slug| {
-            result.failures.entry(slug.clone()).or_default()
-        });
+        let count = phase
+            .feature
+            .as_ref()
+            .map(|slug| result.failures.entry(slug.clone()).or_default());
         match outcome {
             CycleOutcome::Completed => {
                 result.consecutive_failures = 0;
@@ -184,12 +198,17 @@ pub fn outcomes(phases: &[Phase], forgiven: u32) -> Outcomes {
             CycleOutcome::Failed | CycleOutcome::Skipped => {
                 let in_plan = failed_in_plan(phases, cycle);
                 if let Some(count) = count {
-                    if in_plan { count.replan_failures += 1 } else { count.impl_failures += 1 }
+                    if in_plan {
+                        count.replan_failures += 1
+                    } else {
+                        count.impl_failures += 1
+                    }
                 }
                 if cycle > forgiven {
                     result.consecutive_failures += 1;
                 }
-                result.last_failed_in_verify = last_verify(phases, cycle).is_some_and(|v| !v.passed);
+                result.last_failed_in_verify =
+                    last_verify(phases, cycle).is_some_and(|v| !v.passed);
             }
         }
     }
@@ -199,8 +218,9 @@ pub fn outcomes(phases: &[Phase], forgiven: u32) -> Outcomes {
 /// Whether a cycle failed in `plan` or `tasks`.
 pub fn failed_in_plan(phases: &[Phase], cycle: u32) -> bool {
     let in_cycle = phases.iter().filter(|it| it.cycle == Some(cycle));
-    let last_failed =
-        in_cycle.filter(|it| it.status == PhaseStatus::Failed).next_back();
+    let last_failed = in_cycle
+        .filter(|it| it.status == PhaseStatus::Failed)
+        .next_back();
     last_failed.is_some_and(|it| {
         let name = it.stage.as_deref();
         let finished_later = phases.iter().any(|later| {

@@ -8,11 +8,11 @@
 use gitdb::Oid;
 use gitdb::repo::Commit;
 
+use crate::element;
 use crate::files::manifest::{Feature, Manifest, Status as FeatureStatus};
 use crate::files::record::{CycleOutcome, Phase, PhaseStatus, Record};
 use crate::files::state::State;
 use crate::live::{Live, Pause, Question, Work};
-use crate::element;
 use crate::progress::{self, Outcomes, Progress};
 use crate::stage::{Place, Stage};
 
@@ -181,7 +181,10 @@ pub fn reconcile(facts: &Facts) -> Reconciled {
     let run_id = record
         .map(|it| it.run_id.clone())
         .or(live.map(|it| it.run_id.clone()))
-        .or(facts.branch.as_deref().map(|it| it.rsplit('-').next().unwrap_or(it).to_owned()))
+        .or(facts
+            .branch
+            .as_deref()
+            .map(|it| it.rsplit('-').next().unwrap_or(it).to_owned()))
         .unwrap_or_default();
     let start = live.map(|it| &it.start);
     let mut result = Reconciled {
@@ -233,8 +236,11 @@ pub fn reconcile(facts: &Facts) -> Reconciled {
 fn at_work(work: &Work, running: Option<u32>) -> impl Iterator<Item = Phase> {
     let phase = match work {
         Work::Started(attempt) => {
-            let status =
-                if running.is_some() { PhaseStatus::Running } else { PhaseStatus::Crashed };
+            let status = if running.is_some() {
+                PhaseStatus::Running
+            } else {
+                PhaseStatus::Crashed
+            };
             Some(element::of_attempt(attempt, status, None))
         }
         Work::AgentFinished(done) => Some(element::of_finished(done)),
@@ -247,7 +253,10 @@ fn status(facts: &Facts, progress: &Progress) -> RunStatus {
     if let Some(pid) = facts.running {
         return RunStatus::Running { pid };
     }
-    if progress.last().is_some_and(|it| it.place.stage == Stage::Completion) {
+    if progress
+        .last()
+        .is_some_and(|it| it.place.stage == Stage::Completion)
+    {
         return RunStatus::Completed;
     }
     match facts.live.as_ref().and_then(|it| it.question.as_ref()) {
@@ -261,9 +270,16 @@ fn unfinished(live: Option<&Live>) -> Unfinished {
         Some(Work::Started(attempt)) => Unfinished::HalfDone(attempt.place()),
         Some(Work::AgentFinished(done)) => Unfinished::ReadyToCommit(done.attempt.place()),
         Some(Work::Committing(committing)) => {
-            let named = committing.checkpoint.split_once(':').and_then(|(stage, cycle)| {
-                Some(Place { stage: stage.parse().ok()?, cycle: cycle.parse().ok()?, feature: None })
-            });
+            let named = committing
+                .checkpoint
+                .split_once(':')
+                .and_then(|(stage, cycle)| {
+                    Some(Place {
+                        stage: stage.parse().ok()?,
+                        cycle: cycle.parse().ok()?,
+                        feature: None,
+                    })
+                });
             named.map_or(Unfinished::None, Unfinished::ReadyToCommit)
         }
         Some(Work::Idle) | None => Unfinished::None,
@@ -278,7 +294,9 @@ fn features(
     phases: &[Phase],
     progress: &Progress,
 ) -> Vec<Feature> {
-    let Some(manifest) = manifest else { return Vec::new() };
+    let Some(manifest) = manifest else {
+        return Vec::new();
+    };
     let mut features = manifest.features.clone();
     for (feature, slug) in features.iter_mut().zip(manifest.slugs()) {
         feature.slug = Some(slug.clone());
@@ -287,12 +305,17 @@ fn features(
                 && it.status == PhaseStatus::Completed
                 && it.feature.as_deref() == Some(&slug)
         });
-        let begun =
-            progress.done.iter().any(|it| it.place.feature.as_deref() == Some(slug.as_str()));
+        let begun = progress
+            .done
+            .iter()
+            .any(|it| it.place.feature.as_deref() == Some(slug.as_str()));
         let known = closing.filter(|it| {
-            it.cycle.is_some_and(|cycle| progress.count(Stage::Learnings, cycle) > 0)
+            it.cycle
+                .is_some_and(|cycle| progress.count(Stage::Learnings, cycle) > 0)
         });
-        feature.status = match known.and_then(|it| it.cycle).and_then(|it| outcomes.cycles.get(&it))
+        feature.status = match known
+            .and_then(|it| it.cycle)
+            .and_then(|it| outcomes.cycles.get(&it))
         {
             Some(CycleOutcome::Completed) => FeatureStatus::Completed,
             Some(CycleOutcome::Skipped) => FeatureStatus::Skipped,
@@ -308,7 +331,10 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut say = |code, text: String| found.push(Difference { code, text });
     if facts.tip.is_none() {
-        say("branch_gone", "its branch was deleted; only what this machine kept is left".into());
+        say(
+            "branch_gone",
+            "its branch was deleted; only what this machine kept is left".into(),
+        );
     }
     if let Some(live) = &facts.live
         && let Some(tip) = &facts.tip
@@ -330,7 +356,10 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
     for reverted in &run.progress.reverted {
         say(
             "stage_reverted",
-            format!("{} was reverted by hand; it counts as not done", reverted.place.label()),
+            format!(
+                "{} was reverted by hand; it counts as not done",
+                reverted.place.label()
+            ),
         );
     }
     for (name, problem) in [
@@ -340,7 +369,10 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
         ("state.json on disk", bad(&facts.state_on_disk)),
     ] {
         if let Some(problem) = problem {
-            say("unreadable", format!("{name} cannot be read ({problem}); taken from commits instead"));
+            say(
+                "unreadable",
+                format!("{name} cannot be read ({problem}); taken from commits instead"),
+            );
         }
     }
     missing_records(run, &mut say);
@@ -350,10 +382,16 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
         && matches!(facts.state_on_disk, Read::Absent)
         && run.progress.last().is_some()
     {
-        say("state_missing", ".dex/state.json is missing; the next stage writes it again".into());
+        say(
+            "state_missing",
+            ".dex/state.json is missing; the next stage writes it again".into(),
+        );
     }
     if facts.checked_out == Some(false) && facts.running.is_none() {
-        say("not_checked_out", "its work tree is on another branch now".into());
+        say(
+            "not_checked_out",
+            "its work tree is on another branch now".into(),
+        );
     }
     found
 }
@@ -385,7 +423,10 @@ fn missing_records(run: &Reconciled, say: &mut impl FnMut(&'static str, String))
     if !unrecorded.is_empty() {
         say(
             "commit_without_record",
-            format!("no record of cost and time for {}; they count as done", list(&unrecorded)),
+            format!(
+                "no record of cost and time for {}; they count as done",
+                list(&unrecorded)
+            ),
         );
     }
     let mut orphans: Vec<String> = committed
@@ -393,14 +434,21 @@ fn missing_records(run: &Reconciled, say: &mut impl FnMut(&'static str, String))
         .filter(|it| it.status == PhaseStatus::Completed)
         .filter_map(|it| it.checkpoint.clone())
         .filter(|name| {
-            !run.progress.done.iter().chain(&run.progress.reverted).any(|it| it.place.checkpoint() == *name)
+            !run.progress
+                .done
+                .iter()
+                .chain(&run.progress.reverted)
+                .any(|it| it.place.checkpoint() == *name)
         })
         .collect();
     orphans.dedup();
     if !orphans.is_empty() {
         say(
             "record_without_commit",
-            format!("recorded but not on the branch: {}; they count as not done, their cost counts", list(&orphans)),
+            format!(
+                "recorded but not on the branch: {}; they count as not done, their cost counts",
+                list(&orphans)
+            ),
         );
     }
 }
@@ -423,12 +471,18 @@ fn compare_state(state: &State, run: &Reconciled, say: &mut impl FnMut(&'static 
         ));
     }
     if state.run_id != run.run_id && !run.run_id.is_empty() {
-        wrong.push(format!("runId {} (the branch belongs to {})", state.run_id, run.run_id));
+        wrong.push(format!(
+            "runId {} (the branch belongs to {})",
+            state.run_id, run.run_id
+        ));
     }
     if !wrong.is_empty() {
         say(
             "state_differs",
-            format!(".dex/state.json says {}; the commits are right", wrong.join(", ")),
+            format!(
+                ".dex/state.json says {}; the commits are right",
+                wrong.join(", ")
+            ),
         );
     }
 }
@@ -437,5 +491,9 @@ fn list(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);
     let shown = names[..names.len().min(SHOWN)].join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    }
 }

@@ -22,8 +22,10 @@ pub fn answer(dir: &Path, args: &args::Answer) -> Result<Exit, Failure> {
     let asks = facts.live.as_ref().and_then(|it| it.question.as_ref());
     let open = asks.is_some_and(|it| !it.asks.is_empty());
     let (Some(live), true) = (&facts.live, open) else {
-        return Err(Failure::new(Exit::NotFound, format!("{} asks nothing", known.branch))
-            .hint("See what it is doing with `dex status`."));
+        return Err(
+            Failure::new(Exit::NotFound, format!("{} asks nothing", known.branch))
+                .hint("See what it is doing with `dex status`."),
+        );
     };
     let Some(given) = &args.answer else {
         show(live, args.json);
@@ -33,7 +35,10 @@ pub fn answer(dir: &Path, args: &args::Answer) -> Result<Exit, Failure> {
     let mut live = Live::read(&repo, &live.run_id)?
         .ok_or_else(|| Failure::new(Exit::Failed, "the run's live record is gone"))?;
     let Some(question) = live.question.as_mut().filter(|it| !it.asks.is_empty()) else {
-        return Err(Failure::new(Exit::Moved, "the question was answered meanwhile"));
+        return Err(Failure::new(
+            Exit::Moved,
+            "the question was answered meanwhile",
+        ));
     };
     let ask = question.asks.remove(0);
     let text = crate::progress::choice(&ask, given);
@@ -55,7 +60,9 @@ pub fn answer(dir: &Path, args: &args::Answer) -> Result<Exit, Failure> {
 }
 
 fn show(live: &Live, as_json: bool) {
-    let Some(question) = &live.question else { return };
+    let Some(question) = &live.question else {
+        return;
+    };
     if as_json {
         ui::json(&json!({
             "runId": live.run_id,
@@ -65,16 +72,32 @@ fn show(live: &Live, as_json: bool) {
         }));
         return;
     }
-    let Some(ask) = question.asks.first() else { return };
-    ui::out(format!("{} {}", styled(BOLD, "?"), clean_lines(&ask.question)));
+    let Some(ask) = question.asks.first() else {
+        return;
+    };
+    ui::out(format!(
+        "{} {}",
+        styled(BOLD, "?"),
+        clean_lines(&ask.question)
+    ));
     for (at, option) in ask.options.iter().enumerate() {
-        let recommended =
-            if option.recommended { styled(DIM, "  (recommended)") } else { String::new() };
-        ui::out(format!("  {} {}{recommended}", at + 1, clean(&option.label)));
+        let recommended = if option.recommended {
+            styled(DIM, "  (recommended)")
+        } else {
+            String::new()
+        };
+        ui::out(format!(
+            "  {} {}{recommended}",
+            at + 1,
+            clean(&option.label)
+        ));
     }
     let more = question.asks.len() - 1;
     if more > 0 {
-        ui::out(styled(DIM, format!("{} more after this one", ui::count(more, "question"))));
+        ui::out(styled(
+            DIM,
+            format!("{} more after this one", ui::count(more, "question")),
+        ));
     }
     ui::talk("Answer with `dex answer NUMBER` or `dex answer \"your words\"`.");
 }

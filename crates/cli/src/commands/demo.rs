@@ -15,24 +15,37 @@ const FILES: [(&str, &str); 4] = [
     ("notes.sh", include_str!("../../demo/notes.sh")),
     ("run-tests.sh", include_str!("../../demo/run-tests.sh")),
     (".gitignore", "notes.txt\n"),
-    ("README.md", "# notes\n\nA throw-away project, made by `dex demo`.\n"),
+    (
+        "README.md",
+        "# notes\n\nA throw-away project, made by `dex demo`.\n",
+    ),
 ];
 const GOAL: &str = include_str!("../../demo/GOAL.md");
 const SCRIPT: &str = include_str!("../../demo/mock-config.json");
-const CONFIG: &str =
-    "{\n  \"agent\": \"scripted\",\n  \"verifyCommand\": \"sh run-tests.sh\"\n}\n";
+const CONFIG: &str = "{\n  \"agent\": \"scripted\",\n  \"verifyCommand\": \"sh run-tests.sh\"\n}\n";
 
 /// Makes a throw-away repository and a goal, and runs three features in it.
 pub fn demo(args: &args::Demo) -> Result<Exit, Failure> {
     let dir = make_place()?;
     make_project(&dir)?;
-    ui::talk(format!("{} {}", styled(BOLD, "a throw-away repository:"), dir.display()));
-    ui::talk(styled(DIM, "its goal: keep one-line notes at the shell: add, list, find"));
+    ui::talk(format!(
+        "{} {}",
+        styled(BOLD, "a throw-away repository:"),
+        dir.display()
+    ));
+    ui::talk(styled(
+        DIM,
+        "its goal: keep one-line notes at the shell: add, list, find",
+    ));
     ui::talk(styled(
         DIM,
         "the agent is scripted; every stage is a real commit, every verify runs `sh run-tests.sh`\n",
     ));
-    let speed = if args.fast { 0.0 } else { crate::session::script_speed() };
+    let speed = if args.fast {
+        0.0
+    } else {
+        crate::session::script_speed()
+    };
     let wanted = args::Run {
         goal: None,
         message: None,
@@ -47,7 +60,14 @@ pub fn demo(args: &args::Demo) -> Result<Exit, Failure> {
         save: false,
         allow: Vec::new(),
     };
-    let exit = run::start_and_carry_out(&dir, &wanted, run::Pace { speed, person: false })?;
+    let exit = run::start_and_carry_out(
+        &dir,
+        &wanted,
+        run::Pace {
+            speed,
+            person: false,
+        },
+    )?;
     look_at_it(&dir)?;
     Ok(exit)
 }
@@ -63,7 +83,10 @@ fn make_place() -> Result<PathBuf, Failure> {
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::new(Exit::Failed, "no free name for the demo's directory was found"))
+    Err(Failure::new(
+        Exit::Failed,
+        "no free name for the demo's directory was found",
+    ))
 }
 
 fn make_project(dir: &Path) -> Result<(), Failure> {
@@ -73,9 +96,10 @@ fn make_project(dir: &Path) -> Result<(), Failure> {
     }
     let lines = dex::run::setup::excluded();
     repo.exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
-    repo.commit_work_tree("an empty notes program\n").map_err(|error| {
-        Failure::new(Exit::Failed, "the demo's first commit could not be made").because(&error)
-    })?;
+    repo.commit_work_tree("an empty notes program\n")
+        .map_err(|error| {
+            Failure::new(Exit::Failed, "the demo's first commit could not be made").because(&error)
+        })?;
     store::write(dir, &dir.join("GOAL.md"), GOAL.as_bytes())?;
     store::write(dir, &dir.join(".dex/dex-config.json"), CONFIG.as_bytes())?;
     store::write(dir, &dir.join(".dex/mock-config.json"), SCRIPT.as_bytes())?;
@@ -96,8 +120,14 @@ fn look_at_it(dir: &Path) -> Result<(), Failure> {
     }
     ui::talk(styled(BOLD, "and with dex:"));
     for command in ["timeline", "report", "show verify:2#1", "log"] {
-        ui::talk(format!("  {}", styled(NAME, format!("{me} -C {at} {command}"))));
+        ui::talk(format!(
+            "  {}",
+            styled(NAME, format!("{me} -C {at} {command}"))
+        ));
     }
-    ui::talk(format!("It can go when you are done: {}", styled(NAME, format!("rm -r {at}"))));
+    ui::talk(format!(
+        "It can go when you are done: {}",
+        styled(NAME, format!("rm -r {at}"))
+    ));
     Ok(())
 }

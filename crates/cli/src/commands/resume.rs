@@ -6,9 +6,9 @@ use dex::facts;
 use dex::files::lock::RunLock;
 use dex::files::record::PhaseStatus;
 use dex::live::{Live, PauseReason, Work};
-use dex::run::setup::{self, Fork, Goal, Wanted};
 use dex::reconcile::Reconciled;
 use dex::run::Choice;
+use dex::run::setup::{self, Fork, Goal, Wanted};
 use gitdb::Repo;
 
 use crate::args;
@@ -33,17 +33,28 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
     let facts = facts::read(&repo, &known)?;
     let reconciled = dex::reconcile::reconcile(&facts);
     if let Some(pid) = facts.running {
-        return Err(Failure::new(Exit::Locked, format!("process {pid} works on this run already"))
-            .hint("Watch it with `dex status --watch`."));
+        return Err(Failure::new(
+            Exit::Locked,
+            format!("process {pid} works on this run already"),
+        )
+        .hint("Watch it with `dex status --watch`."));
     }
     if reconciled.progress.has(dex::stage::Stage::Completion) {
-        ui::talk(format!("{} is complete; there is nothing to go on with", known.branch));
-        ui::talk("See it with `dex report`, or start from a stage with `dex resume --from plan:1`.");
+        ui::talk(format!(
+            "{} is complete; there is nothing to go on with",
+            known.branch
+        ));
+        ui::talk(
+            "See it with `dex report`, or start from a stage with `dex resume --from plan:1`.",
+        );
         return Ok(Exit::Done);
     }
     if known.remote_only {
-        return Err(Failure::new(Exit::Moved, format!("{} is only on a remote", known.branch))
-            .hint(format!("Check it out first: `git switch {}`.", known.branch)));
+        return Err(
+            Failure::new(Exit::Moved, format!("{} is only on a remote", known.branch)).hint(
+                format!("Check it out first: `git switch {}`.", known.branch),
+            ),
+        );
     }
     let mut live = match facts.live.clone() {
         Some(live) => live,
@@ -57,7 +68,9 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         live = newer;
     }
     for pid in dex::run::end_leftovers(&repo, &root) {
-        ui::talk(format!("ended process {pid}, left over from a run that was killed"));
+        ui::talk(format!(
+            "ended process {pid}, left over from a run that was killed"
+        ));
     }
     let choice = choice(args, &live)?;
     if !live.set_up {
@@ -70,7 +83,11 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         return run::detach(&repo, &live, &again(args, choice));
     }
     take_over(&mut live, args, &reconciled);
-    let sitting = run::Sitting { detached: args.detached, person: ui::person_is_there(), choice };
+    let sitting = run::Sitting {
+        detached: args.detached,
+        person: ui::person_is_there(),
+        choice,
+    };
     run::carry_out(repo, live, lock, agent, sitting)
 }
 
@@ -96,13 +113,18 @@ fn in_its_work_tree(repo: Repo, live: &Live) -> Result<Repo, Failure> {
 
 /// What to do with a half-done stage: as said, as asked at the terminal, or not at all.
 fn choice(args: &args::Resume, live: &Live) -> Result<Option<Choice>, Failure> {
-    let moved = live.pause.as_ref().is_some_and(|it| it.reason == PauseReason::HeadMoved);
+    let moved = live
+        .pause
+        .as_ref()
+        .is_some_and(|it| it.reason == PauseReason::HeadMoved);
     let half_done = match &live.work {
         Work::Started(attempt) => Some(attempt.place().label()),
         Work::AgentFinished(done) if moved => Some(done.attempt.place().label()),
         Work::Idle | Work::AgentFinished(_) | Work::Committing(_) => None,
     };
-    let Some(label) = half_done else { return Ok(None) };
+    let Some(label) = half_done else {
+        return Ok(None);
+    };
     if args.keep {
         return Ok(Some(Choice::Keep));
     }
@@ -112,8 +134,12 @@ fn choice(args: &args::Resume, live: &Live) -> Result<Option<Choice>, Failure> {
     if !ui::person_is_there() {
         return Err(dex::run::RunError::HalfDone(label).into());
     }
-    ui::talk(format!("{label} was interrupted half-way. Its files are kept as an undo entry either way."));
-    ui::talk("  1 keep: the files stay as they are, and the stage is worked on again on top of them");
+    ui::talk(format!(
+        "{label} was interrupted half-way. Its files are kept as an undo entry either way."
+    ));
+    ui::talk(
+        "  1 keep: the files stay as they are, and the stage is worked on again on top of them",
+    );
     ui::talk("  2 discard: the files go back to before the stage, and it is worked on again");
     match ui::ask_line("1 or 2 (empty: stop here):").as_deref() {
         Some("1") => Ok(Some(Choice::Keep)),
@@ -151,7 +177,11 @@ fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
 /// A person goes on: what failed before no longer counts, and what they say now does.
 fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled) {
     live.forgiven_cycles = run.progress.cycles_completed;
-    for attempt in live.attempts.iter_mut().filter(|it| it.status != PhaseStatus::Completed) {
+    for attempt in live
+        .attempts
+        .iter_mut()
+        .filter(|it| it.status != PhaseStatus::Completed)
+    {
         attempt.retried = true;
     }
     if let Some(budget) = args.budget {
@@ -169,8 +199,10 @@ fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled) {
 fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     let found = dex::facts::checkpoint(repo, from)?;
     let Some(parent) = found.run else {
-        return Err(Failure::new(Exit::NotFound, format!("{from} belongs to no run"))
-            .hint("Name a finished stage: `dex timeline` lists them."));
+        return Err(
+            Failure::new(Exit::NotFound, format!("{from} belongs to no run"))
+                .hint("Name a finished stage: `dex timeline` lists them."),
+        );
     };
     let mut settings = settings(repo)?;
     if let Some(budget) = args.budget {
@@ -208,5 +240,14 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
         drop(lock);
         return run::detach(&repo, &live, &[]);
     }
-    run::carry_out(repo, live, lock, agent, run::Sitting { person: ui::person_is_there(), ..run::Sitting::default() })
+    run::carry_out(
+        repo,
+        live,
+        lock,
+        agent,
+        run::Sitting {
+            person: ui::person_is_there(),
+            ..run::Sitting::default()
+        },
+    )
 }

@@ -34,7 +34,10 @@ pub struct Pace {
 
 /// Starts a run and carries it out.
 pub fn run(dir: &Path, args: &args::Run) -> Result<Exit, Failure> {
-    let pace = Pace { speed: session::script_speed(), person: ui::person_is_there() };
+    let pace = Pace {
+        speed: session::script_speed(),
+        person: ui::person_is_there(),
+    };
     start_and_carry_out(dir, args, pace)
 }
 
@@ -63,12 +66,18 @@ pub fn start_and_carry_out(dir: &Path, args: &args::Run, pace: Pace) -> Result<E
     }
     let (repo, live, lock) = setup::start(&repo, &wanted)?;
     let branch = live.branch.trim_start_matches("refs/heads/").to_owned();
-    ui::talk(format!("run {} on branch {}", styled(BOLD, short(&live)), styled(NAME, &branch)));
+    ui::talk(format!(
+        "run {} on branch {}",
+        styled(BOLD, short(&live)),
+        styled(NAME, &branch)
+    ));
     if repo.work_tree() != session::open(dir)?.work_tree() {
         ui::talk(format!("in the work tree {}", live.worktree.display()));
     }
     if wanted.settings.verify_command.is_none() {
-        ui::talk("no verify command is configured: results rest on the agent's word (`dex init` finds one)");
+        ui::talk(
+            "no verify command is configured: results rest on the agent's word (`dex init` finds one)",
+        );
     }
     if args.detach {
         drop(lock);
@@ -77,7 +86,16 @@ pub fn start_and_carry_out(dir: &Path, args: &args::Run, pace: Pace) -> Result<E
     if pace.person {
         ui::talk("Clarification questions come first; after them you can leave.");
     }
-    carry_out(repo, live, lock, agent, Sitting { person: pace.person, ..Sitting::default() })
+    carry_out(
+        repo,
+        live,
+        lock,
+        agent,
+        Sitting {
+            person: pace.person,
+            ..Sitting::default()
+        },
+    )
 }
 
 /// Where `--worktree` puts work trees: never in a temporary directory.
@@ -85,8 +103,11 @@ fn worktrees(config: &dex::config::Config) -> Result<std::path::PathBuf, Failure
     let configured = config.worktree_dir.clone();
     let under = configured.or_else(|| Some(session::user_data_dir()?.join("dex/worktrees")));
     under.ok_or_else(|| {
-        Failure::new(Exit::Usage, "there is no place for a work tree: no home directory is known")
-            .hint("Set one: `dex config worktreeDir /some/where`.")
+        Failure::new(
+            Exit::Usage,
+            "there is no place for a work tree: no home directory is known",
+        )
+        .hint("Set one: `dex config worktreeDir /some/where`.")
     })
 }
 
@@ -116,21 +137,31 @@ fn goal(repo: &Repo, dir: &Path, args: &args::Run) -> Result<Goal, Failure> {
     };
     if let Some(text) = text {
         if text.trim().is_empty() {
-            return Err(Failure::new(Exit::Usage, "the goal is empty; nothing was started")
-                .hint("Type `dex run -m \"what you want\"`."));
+            return Err(
+                Failure::new(Exit::Usage, "the goal is empty; nothing was started")
+                    .hint("Type `dex run -m \"what you want\"`."),
+            );
         }
         return Ok(Goal::Text(text));
     }
     let root = session::root(repo)?;
-    let Some(given) = args.goal.as_deref() else { return Ok(Goal::File("GOAL.md".to_owned())) };
+    let Some(given) = args.goal.as_deref() else {
+        return Ok(Goal::File("GOAL.md".to_owned()));
+    };
     let outside = |path: &Path| {
         Failure::new(Exit::Usage, format!("the goal {} is not inside {}", path.display(), root.display()))
             .hint("The goal is committed with the run: put it into the project, or pass it with `dex run - < FILE`.")
     };
     let path = dir.join(given);
     let missing = |_| {
-        Failure::new(Exit::NotFound, format!("the goal file {} is not there; nothing was started", path.display()))
-            .hint("Write what you want into it, or type `dex run -m \"what you want\"`.")
+        Failure::new(
+            Exit::NotFound,
+            format!(
+                "the goal file {} is not there; nothing was started",
+                path.display()
+            ),
+        )
+        .hint("Write what you want into it, or type `dex run -m \"what you want\"`.")
     };
     let full = path.canonicalize().map_err(missing)?;
     let root = root.canonicalize()?;
@@ -140,16 +171,27 @@ fn goal(repo: &Repo, dir: &Path, args: &args::Run) -> Result<Goal, Failure> {
 
 /// `--save`: what is uncommitted becomes a commit on the current branch first.
 fn save(repo: &Repo, wanted: &Wanted) -> Result<(), Failure> {
-    let probe = Wanted { worktree_under: Some("unused".into()), ..wanted.clone() };
+    let probe = Wanted {
+        worktree_under: Some("unused".into()),
+        ..wanted.clone()
+    };
     setup::check(repo, &probe)?;
     if setup::dirty(repo, &wanted.goal)?.is_empty() {
         return Ok(());
     }
-    let commit = repo.commit_work_tree("dex: pre-run autosave\n").map_err(|error| {
-        Failure::new(Exit::Failed, "the uncommitted changes could not be saved; nothing was started")
+    let commit = repo
+        .commit_work_tree("dex: pre-run autosave\n")
+        .map_err(|error| {
+            Failure::new(
+                Exit::Failed,
+                "the uncommitted changes could not be saved; nothing was started",
+            )
             .because(&error)
-    })?;
-    ui::talk(format!("saved the uncommitted changes as {}", commit.short()));
+        })?;
+    ui::talk(format!(
+        "saved the uncommitted changes as {}",
+        commit.short()
+    ));
     Ok(())
 }
 
@@ -291,7 +333,9 @@ fn explain(pause: &Pause) {
         PauseReason::UserAbort | PauseReason::StepMode => "dex resume",
         PauseReason::BudgetExceeded => "dex resume --budget USD",
         PauseReason::MaxCyclesReached => "dex resume --cycles N",
-        PauseReason::ConsecutiveFailures => "dex log, then dex resume -m \"what to do differently\"",
+        PauseReason::ConsecutiveFailures => {
+            "dex log, then dex resume -m \"what to do differently\""
+        }
         PauseReason::NeedsInput => "dex answer, then dex resume",
         PauseReason::HeadMoved => "dex resume --keep or dex resume --discard",
         PauseReason::AgentLeftOperation => "git status, then dex resume",
@@ -307,7 +351,10 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
     let log = Live::dir(repo, &live.run_id).join("log");
     std::fs::create_dir_all(&log)?;
     let log = log.join("runner.log");
-    let out = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
+    let out = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)?;
     let err = out.try_clone()?;
     let child = std::process::Command::new(std::env::current_exe()?)
         .arg("-C")
@@ -319,7 +366,14 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
         .stdout(out)
         .stderr(err)
         .spawn()?;
-    ui::talk(format!("it goes on in the background (process {}); its log is {}", child.id(), log.display()));
-    ui::talk(format!("watch it with `dex status --watch`, stop it with `dex stop {}`", short(live)));
+    ui::talk(format!(
+        "it goes on in the background (process {}); its log is {}",
+        child.id(),
+        log.display()
+    ));
+    ui::talk(format!(
+        "watch it with `dex status --watch`, stop it with `dex stop {}`",
+        short(live)
+    ));
     Ok(Exit::Done)
 }

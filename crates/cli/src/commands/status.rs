@@ -88,7 +88,11 @@ pub fn show(run: &Reconciled) {
     if let Some(pause) = &run.pause
         && run.status != RunStatus::Completed
     {
-        ui::out(format!("  because {}: {}", pause.reason.name(), clean(&pause.why)));
+        ui::out(format!(
+            "  because {}: {}",
+            pause.reason.name(),
+            clean(&pause.why)
+        ));
     }
     if let Some(last) = run.progress.last() {
         ui::out(format!(
@@ -103,13 +107,25 @@ pub fn show(run: &Reconciled) {
             ui::out(format!("  at work on   {}", place.label()));
         }
         Unfinished::HalfDone(place) => {
-            ui::out(styled(WARN, format!("  interrupted  {} (unrecorded work is in the work tree)", place.label())));
+            ui::out(styled(
+                WARN,
+                format!(
+                    "  interrupted  {} (unrecorded work is in the work tree)",
+                    place.label()
+                ),
+            ));
         }
         Unfinished::ReadyToCommit(place) => {
-            ui::out(format!("  to commit    {} (finished; `dex resume` commits it)", place.label()));
+            ui::out(format!(
+                "  to commit    {} (finished; `dex resume` commits it)",
+                place.label()
+            ));
         }
     }
-    ui::out(format!("  cycles       {} done", run.progress.cycles_completed));
+    ui::out(format!(
+        "  cycles       {} done",
+        run.progress.cycles_completed
+    ));
     ui::out(format!("  cost         {}", ui::money(run.cost_micro)));
     ui::out(format!("  agent time   {}", ui::duration(run.duration_ms)));
     for feature in &run.features {
@@ -123,10 +139,17 @@ pub fn show(run: &Reconciled) {
     }
     let left_out: Vec<_> = run.phases.iter().flat_map(|it| &it.left_out).collect();
     for it in &left_out {
-        ui::out(styled(WARN, format!("  left out     {} ({})", clean(&it.path), it.reason)));
+        ui::out(styled(
+            WARN,
+            format!("  left out     {} ({})", clean(&it.path), it.reason),
+        ));
     }
     for difference in &run.differences {
-        ui::out(format!("  {} {}", styled(BOLD, "note:"), clean(&difference.text)));
+        ui::out(format!(
+            "  {} {}",
+            styled(BOLD, "note:"),
+            clean(&difference.text)
+        ));
     }
     if let Some(next) = next_command(run) {
         ui::talk(format!("{} {next}", styled(NAME.bold(), "next:")));
@@ -147,9 +170,7 @@ fn next_command(run: &Reconciled) -> Option<&'static str> {
 
 /// The documented shape of `dex status --json`.
 pub fn to_json(run: &Reconciled) -> Value {
-    let place = |it: &dex::stage::Place| {
-        json!({ "stage": it.stage.name(), "cycle": it.cycle, "feature": it.feature })
-    };
+    let place = |it: &dex::stage::Place| json!({ "stage": it.stage.name(), "cycle": it.cycle, "feature": it.feature });
     let (unfinished, at) = match &run.unfinished {
         Unfinished::None => (Value::Null, Value::Null),
         Unfinished::HalfDone(at) => (json!("half_done"), place(at)),

@@ -21,13 +21,23 @@ pub fn stop(dir: &Path, args: &args::Stop) -> Result<Exit, Failure> {
     let known = facts::find(&repo, args.run.as_deref())?;
     let facts = facts::read(&repo, &known)?;
     let (Some(_), Some(live)) = (facts.running, &facts.live) else {
-        ui::talk(format!("{} is not running; nothing was stopped", known.branch));
+        ui::talk(format!(
+            "{} is not running; nothing was stopped",
+            known.branch
+        ));
         return Ok(Exit::Done);
     };
-    let when = if args.now { StopRequest::Now } else { StopRequest::AfterStage };
+    let when = if args.now {
+        StopRequest::Now
+    } else {
+        StopRequest::AfterStage
+    };
     request_stop(&repo, &live.run_id, when)?;
     if !args.now {
-        ui::talk(format!("{} stops after the stage in progress", known.branch));
+        ui::talk(format!(
+            "{} stops after the stage in progress",
+            known.branch
+        ));
         return Ok(Exit::Done);
     }
     let began = Instant::now();
@@ -35,10 +45,16 @@ pub fn stop(dir: &Path, args: &args::Stop) -> Result<Exit, Failure> {
         std::thread::sleep(Duration::from_millis(100));
         // The report is read again from disk, never assumed (case K04).
         if facts::read(&repo, &known)?.running.is_none() {
-            ui::talk(format!("{} has stopped; go on with `dex resume`", known.branch));
+            ui::talk(format!(
+                "{} has stopped; go on with `dex resume`",
+                known.branch
+            ));
             return Ok(Exit::Done);
         }
     }
-    Err(Failure::new(Exit::Failed, format!("{} was asked to stop and still runs", known.branch))
-        .hint("Look again with `dex status`."))
+    Err(Failure::new(
+        Exit::Failed,
+        format!("{} was asked to stop and still runs", known.branch),
+    )
+    .hint("Look again with `dex status`."))
 }

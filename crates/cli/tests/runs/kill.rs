@@ -41,7 +41,9 @@ fn project() -> Project {
 /// Everything about a finished run that must not depend on being killed.
 fn commits(project: &Project) -> Vec<Commit> {
     let branch = project.branch();
-    let ids = project.repo.git(&["rev-list", "--reverse", &branch, "--not", "main"]);
+    let ids = project
+        .repo
+        .git(&["rev-list", "--reverse", &branch, "--not", "main"]);
     ids.lines().map(|id| commit(project, id)).collect()
 }
 
@@ -60,16 +62,33 @@ fn commit(project: &Project, id: &str) -> Commit {
         state: plain(serde_json::from_str(&show(".dex/state.json")).unwrap()),
         manifest: serde_json::from_str(&show(".dex/feature-manifest.json")).unwrap_or_default(),
         learnings: show(".dex/learnings.md"),
-        attempts: attempts.into_iter().filter(undisturbed).map(plain).collect(),
+        attempts: attempts
+            .into_iter()
+            .filter(undisturbed)
+            .map(plain)
+            .collect(),
     }
 }
 
 /// Without ids, times, costs.
 fn plain(mut value: Value) -> Value {
     const DIFFERENT: [&str; 16] = [
-        "runId", "phaseId", "sessionId", "startedAt", "endedAt", "completedAt", "timestamp",
-        "durationMs", "totalDurationMs", "costUsd", "cumulativeCostUsd", "totalCostUsd",
-        "parentSha", "sha", "steps", "lastCommit",
+        "runId",
+        "phaseId",
+        "sessionId",
+        "startedAt",
+        "endedAt",
+        "completedAt",
+        "timestamp",
+        "durationMs",
+        "totalDurationMs",
+        "costUsd",
+        "cumulativeCostUsd",
+        "totalCostUsd",
+        "parentSha",
+        "sha",
+        "steps",
+        "lastCommit",
     ];
     match &mut value {
         Value::Object(map) => {
@@ -90,18 +109,31 @@ fn plain(mut value: Value) -> Value {
 
 /// What must hold at any moment, whatever was killed.
 fn check_now(project: &Project, context: &str) {
-    let fsck = project.repo.try_git(&["fsck", "--no-dangling", "--no-progress"]);
-    assert!(fsck.status.success(), "{context}: {}", String::from_utf8_lossy(&fsck.stderr));
+    let fsck = project
+        .repo
+        .try_git(&["fsck", "--no-dangling", "--no-progress"]);
+    assert!(
+        fsck.status.success(),
+        "{context}: {}",
+        String::from_utf8_lossy(&fsck.stderr)
+    );
     let status = project.dex(&["status", "--json"]);
     if status.code == Some(3) {
         return; // The run was killed before it existed.
     }
     let status: Value = serde_json::from_str(&status.out)
         .unwrap_or_else(|_| panic!("{context}: {}{}", status.out, status.err));
-    let on_branch = project.repo.try_git(&["log", "--format=%s", r"--grep=^dex: .* completed", "HEAD"]);
+    let on_branch =
+        project
+            .repo
+            .try_git(&["log", "--format=%s", r"--grep=^dex: .* completed", "HEAD"]);
     let on_branch = String::from_utf8_lossy(&on_branch.stdout).lines().count();
     if status["tip"].is_string() && !project.branch().is_empty() {
-        assert_eq!(status["stageCommits"].as_u64().unwrap() as usize, on_branch, "{context}");
+        assert_eq!(
+            status["stageCommits"].as_u64().unwrap() as usize,
+            on_branch,
+            "{context}"
+        );
     }
 }
 
@@ -128,20 +160,37 @@ fn check_over(project: &Project, expected: &[Commit], context: &str) {
     let messages = |it: &[Commit]| it.iter().map(|it| it.message.clone()).collect::<Vec<_>>();
     assert_eq!(messages(&found), messages(expected), "{context}");
     for (found, expected) in found.iter().zip(expected) {
-        assert!(found == expected, "{context}: {}\n{found:#?}\n--- undisturbed:\n{expected:#?}", expected.message);
+        assert!(
+            found == expected,
+            "{context}: {}\n{found:#?}\n--- undisturbed:\n{expected:#?}",
+            expected.message
+        );
     }
-    assert!(project.is_clean(), "{context}: {}", project.repo.git(&["status", "--porcelain"]));
-    assert!(!project.repo.path().join(".git/index.lock").exists(), "{context}");
+    assert!(
+        project.is_clean(),
+        "{context}: {}",
+        project.repo.git(&["status", "--porcelain"])
+    );
+    assert!(
+        !project.repo.path().join(".git/index.lock").exists(),
+        "{context}"
+    );
     let record = project.record();
     let phases = record["phases"].as_array().unwrap();
     let mut completed: BTreeMap<String, u32> = BTreeMap::new();
     for phase in phases.iter().filter(|it| it["status"] == "completed") {
-        let key = format!("{}:{}:{}", phase["stage"], phase["cycle"], phase["taskPhase"]);
+        let key = format!(
+            "{}:{}:{}",
+            phase["stage"], phase["cycle"], phase["taskPhase"]
+        );
         *completed.entry(key).or_default() += 1;
     }
     for (key, count) in completed {
         let allowed = if key.contains("\"verify\"") { 2 } else { 1 };
-        assert!(count <= allowed, "{context}: {key} was paid for {count} times");
+        assert!(
+            count <= allowed,
+            "{context}: {key} was paid for {count} times"
+        );
     }
     let micro = |it: &Value| (it["costUsd"].as_f64().unwrap_or(0.0) * 1e6).round() as u64;
     let sum: u64 = phases.iter().map(micro).sum();
@@ -162,9 +211,17 @@ fn undisturbed() -> Vec<Commit> {
 fn points() -> Vec<String> {
     let project = project();
     let log = project.repo.beside("points");
-    let answer = project.command(&["run"]).env("DEX_CRASH_LOG", &log).output().unwrap();
+    let answer = project
+        .command(&["run"])
+        .env("DEX_CRASH_LOG", &log)
+        .output()
+        .unwrap();
     assert!(answer.status.success());
-    std::fs::read_to_string(log).unwrap().lines().map(str::to_owned).collect()
+    std::fs::read_to_string(log)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Which points to die at: all, or the first and a later one of each kind.
@@ -177,8 +234,10 @@ fn chosen(points: &[String]) -> Vec<u32> {
     for (name, n) in points.iter().zip(every) {
         of_kind.entry(name).or_default().push(n);
     }
-    let mut chosen: Vec<u32> =
-        of_kind.values().flat_map(|all| [all[0], all[all.len() * 2 / 3]]).collect();
+    let mut chosen: Vec<u32> = of_kind
+        .values()
+        .flat_map(|all| [all[0], all[all.len() * 2 / 3]])
+        .collect();
     chosen.sort_unstable();
     chosen.dedup();
     chosen
@@ -194,7 +253,10 @@ fn a_run_killed_at_any_step_ends_as_an_undisturbed_one() {
         match crash::at_point(n, &mut project.command(&["run"])) {
             Run::Killed(_) => {}
             Run::Completed(output) => {
-                panic!("{context}: it never got there: {}", String::from_utf8_lossy(&output.stderr))
+                panic!(
+                    "{context}: it never got there: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                )
             }
         }
         check_now(&project, &context);
@@ -205,8 +267,10 @@ fn a_run_killed_at_any_step_ends_as_an_undisturbed_one() {
 
 #[test]
 fn a_run_killed_at_random_moments_again_and_again_ends_as_an_undisturbed_one() {
-    let rounds: u32 =
-        std::env::var("DEX_KILL_ROUNDS").ok().and_then(|it| it.parse().ok()).unwrap_or(20);
+    let rounds: u32 = std::env::var("DEX_KILL_ROUNDS")
+        .ok()
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(20);
     let expected = undisturbed();
     let mut seed: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut random = move |below: u64| {

@@ -16,22 +16,36 @@ fn a_run_of_three_features_leaves_exactly_the_commits_branch_and_files_of_the_fo
         "constitution",
         "manifest_extraction",
     ] {
-        expected.push(format!("dex: {stage} completed [cycle:0] [feature:-]\n[checkpoint:{stage}:0]"));
+        expected.push(format!(
+            "dex: {stage} completed [cycle:0] [feature:-]\n[checkpoint:{stage}:0]"
+        ));
     }
     for (cycle, slug) in [(1, "add-notes"), (2, "list-notes"), (3, "find-notes")] {
-        for stage in ["gap_analysis", "specify", "plan", "tasks", "implement", "verify", "learnings"] {
+        for stage in [
+            "gap_analysis",
+            "specify",
+            "plan",
+            "tasks",
+            "implement",
+            "verify",
+            "learnings",
+        ] {
             expected.push(format!(
                 "dex: {stage} completed [cycle:{cycle}] [feature:{slug}]\n[checkpoint:{stage}:{cycle}]"
             ));
         }
     }
-    expected.push("dex: completion completed [cycle:0] [feature:-]\n[checkpoint:completion:0]".into());
+    expected
+        .push("dex: completion completed [cycle:0] [feature:-]\n[checkpoint:completion:0]".into());
     assert_eq!(project.stages(), expected);
     assert_eq!(expected.len(), 5 + 7 * 3 + 1);
 
     assert!(project.is_clean());
     let branch = project.branch();
-    assert_eq!(project.repo.git(&["symbolic-ref", "--short", "HEAD"]), branch);
+    assert_eq!(
+        project.repo.git(&["symbolic-ref", "--short", "HEAD"]),
+        branch
+    );
     let parts: Vec<&str> = branch.split(['/', '-']).collect();
     assert_eq!(parts[0], "dex");
     assert_eq!(parts[4].len(), 6);
@@ -50,7 +64,10 @@ fn a_run_of_three_features_leaves_exactly_the_commits_branch_and_files_of_the_fo
         ]
     );
     let refs = project.repo.git(&["for-each-ref", "--format=%(refname)"]);
-    let ours: Vec<&str> = refs.lines().filter(|it| !it.starts_with("refs/heads/")).collect();
+    let ours: Vec<&str> = refs
+        .lines()
+        .filter(|it| !it.starts_with("refs/heads/"))
+        .collect();
     assert!(ours.is_empty(), "{ours:?}");
 }
 
@@ -58,13 +75,20 @@ fn a_run_of_three_features_leaves_exactly_the_commits_branch_and_files_of_the_fo
 fn every_commit_says_of_itself_that_it_is_done() {
     let project = Project::new(&good(&["Add notes"]));
     assert_eq!(project.dex(&["run"]).code, Some(0));
-    let commits = project.repo.git(&["rev-list", "--reverse", &project.branch(), "--not", "main"]);
+    let commits = project
+        .repo
+        .git(&["rev-list", "--reverse", &project.branch(), "--not", "main"]);
     for (at, commit) in commits.lines().enumerate() {
-        let state = project.repo.git(&["show", &format!("{commit}:.dex/state.json")]);
+        let state = project
+            .repo
+            .git(&["show", &format!("{commit}:.dex/state.json")]);
         let state: serde_json::Value = serde_json::from_str(&state).unwrap();
         let subject = project.repo.git(&["log", "-1", "--format=%s", commit]);
         let stage = state["lastCompletedStep"].as_str().unwrap();
-        assert!(subject.starts_with(&format!("dex: {stage} completed")), "{subject}: {stage}");
+        assert!(
+            subject.starts_with(&format!("dex: {stage} completed")),
+            "{subject}: {stage}"
+        );
         let last = at + 1 == commits.lines().count();
         assert_eq!(state["status"], if last { "completed" } else { "running" });
         let record = project.record_at(commit);
@@ -80,7 +104,9 @@ fn every_commit_says_of_itself_that_it_is_done() {
 fn the_articles_commands_answer_without_dex() {
     let project = Project::new(&good(&["Add notes"]));
     assert_eq!(project.dex(&["run"]).code, Some(0));
-    let log = project.repo.git(&["log", "--oneline", r"--grep=\[checkpoint:"]);
+    let log = project
+        .repo
+        .git(&["log", "--oneline", r"--grep=\[checkpoint:"]);
     assert_eq!(log.lines().count(), 13);
     let branches = project.repo.git(&["branch", "--list", "dex/*"]);
     assert_eq!(branches.lines().count(), 1);

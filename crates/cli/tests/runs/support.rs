@@ -45,11 +45,15 @@ impl Project {
     fn prepare(&self, script: &Value) {
         self.repo.write("GOAL.md", "# A greeting\n\nSay hello.\n");
         self.repo.write(".dex/mock-config.json", script.to_string());
-        self.repo.write(".dex/dex-config.json", json!({ "agent": "scripted" }).to_string());
+        self.repo.write(
+            ".dex/dex-config.json",
+            json!({ "agent": "scripted" }).to_string(),
+        );
     }
 
     pub(crate) fn settings(&self, settings: &Value) {
-        self.repo.write(".dex/dex-config.json", settings.to_string());
+        self.repo
+            .write(".dex/dex-config.json", settings.to_string());
     }
 
     /// `dex` with arguments, not started yet.
@@ -57,7 +61,9 @@ impl Project {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dex"));
         command.current_dir(self.repo.path()).args(args);
         self.repo.hermetic(&mut command);
-        command.env("DEX_SCRIPT_SPEED", "0").env("DEX_TEST_MARK", self.mark());
+        command
+            .env("DEX_SCRIPT_SPEED", "0")
+            .env("DEX_TEST_MARK", self.mark());
         command
     }
 
@@ -69,7 +75,13 @@ impl Project {
     /// `dex`, which must succeed.
     pub(crate) fn dex_ok(&self, args: &[&str]) -> String {
         let answer = self.dex(args);
-        assert_eq!(answer.code, Some(0), "dex {args:?}: {}{}", answer.out, answer.err);
+        assert_eq!(
+            answer.code,
+            Some(0),
+            "dex {args:?}: {}{}",
+            answer.out,
+            answer.err
+        );
         answer.out
     }
 
@@ -87,14 +99,29 @@ impl Project {
 
     /// The run's branch, short.
     pub(crate) fn branch(&self) -> String {
-        self.repo.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads/dex/"])
+        self.repo.git(&[
+            "for-each-ref",
+            "--format=%(refname:short)",
+            "refs/heads/dex/",
+        ])
     }
 
     /// Subjects of the run's stage commits, oldest first.
     pub(crate) fn stages(&self) -> Vec<String> {
         let branch = self.branch();
-        let log = self.repo.git(&["log", "--reverse", "--format=%B%x00", &branch, "--not", "main"]);
-        log.split('\0').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+        let log = self.repo.git(&[
+            "log",
+            "--reverse",
+            "--format=%B%x00",
+            &branch,
+            "--not",
+            "main",
+        ]);
+        log.split('\0')
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The run's record at the tip of its branch.
@@ -103,7 +130,9 @@ impl Project {
     }
 
     pub(crate) fn record_at(&self, rev: &str) -> Value {
-        let files = self.repo.git(&["ls-tree", "--name-only", rev, ".dex/runs/"]);
+        let files = self
+            .repo
+            .git(&["ls-tree", "--name-only", rev, ".dex/runs/"]);
         let text = self.repo.git(&["show", &format!("{rev}:{}", files.trim())]);
         serde_json::from_str(&text).expect("the record is JSON")
     }
@@ -157,13 +186,24 @@ pub(crate) fn script(features: &[&str], stage: impl Fn(usize, &str) -> Option<Va
             _ => json!({ "delay": 0, "cost": 0.01 }),
         }
     };
-    let names = ["gap_analysis", "specify", "plan", "tasks", "implement", "implement_fix", "verify", "learnings"];
+    let names = [
+        "gap_analysis",
+        "specify",
+        "plan",
+        "tasks",
+        "implement",
+        "implement_fix",
+        "verify",
+        "learnings",
+    ];
     let cycles: Vec<Value> = features
         .iter()
         .enumerate()
         .map(|(at, title)| {
-            let stages: serde_json::Map<String, Value> =
-                names.iter().map(|it| ((*it).to_owned(), usual(at + 1, it, title))).collect();
+            let stages: serde_json::Map<String, Value> = names
+                .iter()
+                .map(|it| ((*it).to_owned(), usual(at + 1, it, title)))
+                .collect();
             json!({ "feature": { "id": format!("f{}", at + 1), "title": title }, "stages": stages })
         })
         .collect();

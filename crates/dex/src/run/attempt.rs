@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use agents::transcript::Transcript;
 use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
+use gitdb::protect::ProtectChange;
 use serde_json::Value;
 
 use super::{Event, RunError, Runner, dotdex, new_id, now};
 use crate::answer::{self, Answer};
 use crate::element::{self, Ending};
-use crate::files::record::{Decision, PhaseStatus, Verify, VerifiedBy};
+use crate::files::record::{CycleOutcome, Decision, PhaseStatus, VerifiedBy, Verify};
 use crate::files::store;
 use crate::live::{Attempt, Finished, Live, Used, Work};
+use crate::names;
 use crate::stage::{Place, Stage};
 
 /// Steps of an attempt kept in the record.
@@ -32,6 +34,8 @@ pub(super) struct Job {
     pub(super) tools: ToolSurface,
     pub(super) verify: Option<Verify>,
     pub(super) session: Option<String>,
+    /// For `learnings`: what the cycle came to.
+    pub(super) cycle_outcome: Option<CycleOutcome>,
     pub(super) number: u32,
 }
 
@@ -41,9 +45,15 @@ pub(super) enum Tried {
     /// The agent finished; its answer is checked.
     Finished(Box<Finished>),
     /// It finished with an answer or a tree that is not what the stage asks for.
-    Unusable { reason: &'static str, problem: String },
+    Unusable {
+        reason: &'static str,
+        problem: String,
+    },
     /// It failed.
-    Failed { reason: &'static str, detail: String },
+    Failed {
+        reason: &'static str,
+        detail: String,
+    },
     /// Its dollars are used up.
     Capped { detail: String },
     /// No such agent here, or not logged in.
@@ -77,7 +87,14 @@ impl Runner<'_> {
         for text in &noticed {
             self.notice(text);
         }
-        let tried = self.judge(job, attempt.clone(), outcome, duration_ms, transcript.as_ref(), noticed);
+        let tried = self.judge(
+            job,
+            attempt.clone(),
+            outcome,
+            duration_ms,
+            transcript.as_ref(),
+            noticed,
+        );
         match &tried {
             Tried::Finished(done) => {
                 self.live.work = Work::AgentFinished(done.clone());
@@ -115,7 +132,9 @@ impl Runner<'_> {
     }
 
     pub(super) fn scratch(&self, phase_id: &str) -> PathBuf {
-        Live::dir(&self.repo, &self.live.run_id).join("attempts").join(phase_id)
+        Live::dir(&self.repo, &self.live.run_id)
+            .join("attempts")
+            .join(phase_id)
     }
 
     /// Remembers what the agent must not change: git's config and hooks, and `.dex/`.
@@ -136,9 +155,11 @@ impl Runner<'_> {
         if let Some(bytes) = store::read(&path)? {
             let protected: gitdb::protect::Protected = store::parse_json(&path, &bytes)?;
             let changes = gitdb::protect::put_back(&self.repo, &protected)?;
-            noticed.extend(changes.iter().map(ToString::to_string));
+            noticed.extend(changes.iter().filter_map(describe));
         }
-        let aside = Live::dir(&self.repo, &self.live.run_id).join("put-back").join(phase_id);
+        let aside = Live::dir(&self.repo, &self.live.run_id)
+            .join("put-back")
+            .join(phase_id);
         noticed.extend(dotdex::put_back(
             &self.repo,
             &self.live.worktree,
@@ -159,11 +180,22 @@ impl Runner<'_> {
         let log = Live::dir(&self.repo, &self.live.run_id).join("log");
         // A transcript that cannot be written must not cost the stage.
         let _ = std::fs::create_dir_all(&log);
-        let file = log.join(format!("{}-{}.jsonl", attempt.phase_id, job.place.checkpoint()));
+        let file = log.join(format!(
+            "{}-{}.jsonl",
+            attempt.phase_id,
+            job.place.checkpoint()
+        ));
         let mut transcript = Transcript::open(&file, TRANSCRIPT_BYTES).ok();
         let began = Instant::now();
         let mut written = Instant::now();
-        let Runner { repo, live, agent, observer, control, .. } = self;
+        let Runner {
+            repo,
+            live,
+            agent,
+            observer,
+            control,
+            ..
+        } = self;
         let outcome = agent.run(
             &request,
             &mut |event| {
@@ -244,8 +276,13 @@ impl Runner<'_> {
             .map(crate::files::micro)
             .sum();
         let before: u64 = self.spent_committed;
-        let since: u64 =
-            self.live.attempts.iter().filter_map(|it| it.cost_usd).map(crate::files::micro).sum();
+        let since: u64 = self
+            .live
+            .attempts
+            .iter()
+            .filter_map(|it| it.cost_usd)
+            .map(crate::files::micro)
+            .sum();
         let stage_left = settings.stage_budget_micro_usd.saturating_sub(of_stage);
         let run_left = settings.max_budget_micro_usd.saturating_sub(before + since);
         stage_left.min(run_left)
@@ -271,12 +308,20 @@ impl Runner<'_> {
         let checked = match answer::check(job.place.stage.name(), &given) {
             Ok(checked) => checked,
             Err(error) => {
-                return Tried::Unusable { reason: "malformed_answer", problem: error.to_string() };
+                return Tried::Unusable {
+                    reason: "malformed_answer",
+                    problem: error.to_string(),
+                };
             }
         };
         match self.output_of(job, &attempt) {
             Ok(spec_dir) => attempt.spec_dir = spec_dir,
-            Err(problem) => return Tried::Unusable { reason: "missing_output", problem },
+            Err(problem) => {
+                return Tried::Unusable {
+                    reason: "missing_output",
+                    problem,
+                };
+            }
         }
         if let Answer::Verify(word) = &checked {
             attempt.verify = Some(settle_verify(attempt.verify.take(), word));
@@ -293,8 +338,10 @@ impl Runner<'_> {
             duration_ms,
             answer: Some(given),
             assumptions: Vec::new(),
-            steps: transcript.map(|it| it.steps(RECORDED_STEPS)).unwrap_or_default(),
-            cycle_outcome: None,
+            steps: transcript
+                .map(|it| it.steps(RECORDED_STEPS))
+                .unwrap_or_default(),
+            cycle_outcome: job.cycle_outcome,
             noticed,
             agent_commits: Vec::new(),
             left_out: Vec::new(),
@@ -326,7 +373,10 @@ impl Runner<'_> {
         if let Some(proposed) = proposed.filter(|it| root.join(it).join("spec.md").is_file()) {
             return Ok(proposed.to_owned());
         }
-        let before = self.repo.list_tree(&self.live.tip, "specs").unwrap_or_default();
+        let before = self
+            .repo
+            .list_tree(&self.live.tip, "specs")
+            .unwrap_or_default();
         let mut new: Vec<String> = std::fs::read_dir(root.join("specs"))
             .into_iter()
             .flatten()
@@ -338,7 +388,10 @@ impl Runner<'_> {
             .collect();
         match new.len() {
             1 => Ok(new.remove(0)),
-            0 => Err(format!("{}/spec.md was not written", proposed.unwrap_or("specs/<NNN>-<slug>"))),
+            0 => Err(format!(
+                "{}/spec.md was not written",
+                proposed.unwrap_or("specs/<NNN>-<slug>")
+            )),
             _ => Err(format!("several new spec directories: {}", new.join(", "))),
         }
     }
@@ -351,29 +404,79 @@ impl Runner<'_> {
         duration_ms: u64,
     ) -> Result<(), RunError> {
         let (status, reason, detail, retried) = match tried {
-            Tried::Unusable { reason, problem } => {
-                (PhaseStatus::Failed, *reason, problem.as_str(), attempt.number < super::stages::TRIES)
-            }
+            Tried::Unusable { reason, problem } => (
+                PhaseStatus::Failed,
+                *reason,
+                problem.as_str(),
+                attempt.number < super::stages::TRIES,
+            ),
             Tried::Failed { reason, detail } => {
                 (PhaseStatus::Failed, *reason, detail.as_str(), false)
             }
             Tried::Capped { detail } => (PhaseStatus::Stopped, "cost_cap", detail.as_str(), false),
-            Tried::Unavailable { detail } => {
-                (PhaseStatus::Stopped, "agent_unavailable", detail.as_str(), false)
-            }
+            Tried::Unavailable { detail } => (
+                PhaseStatus::Stopped,
+                "agent_unavailable",
+                detail.as_str(),
+                false,
+            ),
             Tried::Quota { .. } => (PhaseStatus::Stopped, "quota", "the quota is used up", true),
             Tried::Finished(_) | Tried::Stopped => return Ok(()),
         };
-        let ending =
-            Ending { at: now(), duration_ms, reason: reason.to_owned(), retried };
-        self.live.attempts.push(element::of_attempt(attempt, status, Some(&ending)));
+        let ending = Ending {
+            at: now(),
+            duration_ms,
+            reason: reason.to_owned(),
+            retried,
+        };
+        self.live
+            .attempts
+            .push(element::of_attempt(attempt, status, Some(&ending)));
         self.live.work = Work::Idle;
         self.live.write(&self.repo)?;
         let detail = agents::redact::redact(detail);
         let place = attempt.place();
-        self.observer.event(&Event::Failed { place: &place, reason, detail: &detail, again: retried });
+        self.observer.event(&Event::Failed {
+            place: &place,
+            reason,
+            detail: &detail,
+            again: retried,
+        });
         Ok(())
     }
+}
+
+/// What an agent changed in git, for people. Other runs' own refs are no news.
+fn describe(change: &ProtectChange) -> Option<String> {
+    let ours =
+        |name: &str| name.starts_with(names::RUN_BRANCHES) || name.starts_with("refs/dex-local/");
+    Some(match change {
+        ProtectChange::Config { path } => format!("{path} was changed and is put back"),
+        ProtectChange::Hook { path } => format!("the hook {path} was changed and is put back"),
+        ProtectChange::RefAdded { name, .. }
+        | ProtectChange::RefMoved { name, .. }
+        | ProtectChange::RefRemoved { name, .. }
+            if ours(name) =>
+        {
+            return None;
+        }
+        ProtectChange::RefAdded { name, to } => format!("{name} was made at {}", to.short()),
+        ProtectChange::RefMoved { name, from, to } => {
+            format!("{name} was moved from {} to {}", from.short(), to.short())
+        }
+        ProtectChange::RefRemoved { name, from } => {
+            format!("{name} was removed; it was at {}", from.short())
+        }
+        ProtectChange::WorktreeAdded { path } => format!("the work tree {path} was added"),
+        ProtectChange::WorktreeRemoved { path } => format!("the work tree {path} was removed"),
+        ProtectChange::StashAdded { oid } => format!("the stash {} was added", oid.short()),
+        ProtectChange::StashRemoved { oid } => {
+            format!(
+                "the stash {0} was removed; `git stash store {0}` brings it back",
+                oid.short()
+            )
+        }
+    })
 }
 
 fn failed(failure: Failure, detail: String) -> Tried {
@@ -386,15 +489,20 @@ fn failed(failure: Failure, detail: String) -> Tried {
         | Failure::MaxTurns
         | Failure::OutputCap
         | Failure::Protocol
-        | Failure::NeedsPermission => Tried::Failed { reason: failure.name(), detail },
+        | Failure::NeedsPermission => Tried::Failed {
+            reason: failure.name(),
+            detail,
+        },
     }
 }
 
 /// The result of `verify`: passed only if the command passed and the agent found nothing that
 /// blocks. Without a command it is the agent's word.
 fn settle_verify(command: Option<Verify>, word: &answer::Verify) -> Verify {
-    let mut failures: Vec<String> =
-        word.blocking().map(|it| format!("{}: {}", it.criterion, it.description)).collect();
+    let mut failures: Vec<String> = word
+        .blocking()
+        .map(|it| format!("{}: {}", it.criterion, it.description))
+        .collect();
     if !word.says_done() && failures.is_empty() {
         failures.push(format!("the agent says it is not done: {}", word.summary));
     }
@@ -407,6 +515,8 @@ fn settle_verify(command: Option<Verify>, word: &answer::Verify) -> Verify {
         more: serde_json::Map::new(),
     });
     verify.passed &= word.says_done();
-    verify.failures.extend(failures.iter().map(|it| agents::redact::redact(it)));
+    verify
+        .failures
+        .extend(failures.iter().map(|it| agents::redact::redact(it)));
     verify
 }

@@ -83,7 +83,9 @@ impl Runner<'_> {
 
     /// Whether parts of `implement` follow the one that finished.
     fn is_only_a_part(&self, done: &Finished) -> bool {
-        let Some(number) = done.attempt.part else { return false };
+        let Some(number) = done.attempt.part else {
+            return false;
+        };
         let spec_dir = done.attempt.spec_dir.as_deref();
         let open = inputs::parts(&self.live.worktree, spec_dir, &self.live);
         open.iter().flatten().any(|it| it.phase.number != number)
@@ -91,7 +93,9 @@ impl Runner<'_> {
 
     /// Takes the answers a person gave with `dex answer` into the finished attempt.
     fn take_answers(&mut self) -> Result<Option<Went>, RunError> {
-        let Some(question) = self.live.question.clone() else { return Ok(None) };
+        let Some(question) = self.live.question.clone() else {
+            return Ok(None);
+        };
         if !question.asks.is_empty() {
             let why = format!("{} questions wait for an answer", question.asks.len());
             return Ok(Some(Went::Pause(PauseReason::NeedsInput, why)));
@@ -106,7 +110,9 @@ impl Runner<'_> {
 
     /// Commits the finished attempt of the live record. Every step can be repeated.
     pub(super) fn commit_finished(&mut self) -> Result<Committed, RunError> {
-        let Work::AgentFinished(done) = self.live.work.clone() else { return Ok(Committed::Done) };
+        let Work::AgentFinished(done) = self.live.work.clone() else {
+            return Ok(Committed::Done);
+        };
         let mut done = *done;
         let base = match self.what_the_agent_did(&mut done)? {
             Ok(base) => base,
@@ -168,18 +174,27 @@ impl Runner<'_> {
     ) -> Result<Result<Oid, (PauseReason, String)>, RunError> {
         let branch = self.live.branch.clone();
         let start_tip = self.live.tip.clone();
-        let expected = Expected { branch: &branch, start_tip: &start_tip };
+        let expected = Expected {
+            branch: &branch,
+            start_tip: &start_tip,
+        };
         let label = done.attempt.place().label();
         Ok(match snapshot::meanwhile(&self.repo, &expected)? {
             Meanwhile::Nothing => Ok(start_tip),
             Meanwhile::Committed { tip, commits } => {
                 let ids: Vec<String> = commits.iter().map(Oid::to_string).collect();
                 if done.agent_commits != ids {
-                    self.undo_entry(&format!("commits made during {label} were folded into it"), vec![tip.clone()])?;
+                    self.undo_entry(
+                        &format!("commits made during {label} were folded into it"),
+                        vec![tip.clone()],
+                    )?;
                     done.agent_commits = ids;
                     self.live.work = Work::AgentFinished(Box::new(done.clone()));
                     self.live.write(&self.repo)?;
-                    self.notice(&format!("{} commits made during {label} are folded into it", commits.len()));
+                    self.notice(&format!(
+                        "{} commits made during {label} are folded into it",
+                        commits.len()
+                    ));
                 }
                 Ok(tip)
             }
@@ -192,7 +207,9 @@ impl Runner<'_> {
             }
             Meanwhile::LeftOperation(operation) => Err((
                 PauseReason::AgentLeftOperation,
-                format!("a {operation:?} was left open during {label}; end or abort it, then resume"),
+                format!(
+                    "a {operation:?} was left open during {label}; end or abort it, then resume"
+                ),
             )),
         })
     }
@@ -200,10 +217,17 @@ impl Runner<'_> {
     /// The code of a feature that is given up goes back to before its first `implement`; its
     /// specs and the history stay.
     fn take_code_back(&mut self, run: &Reconciled, done: &Finished) -> Result<(), RunError> {
-        let Some(feature) = done.attempt.feature.as_deref() else { return Ok(()) };
-        let Some(before) = run.progress.before_code_of(feature).cloned() else { return Ok(()) };
+        let Some(feature) = done.attempt.feature.as_deref() else {
+            return Ok(());
+        };
+        let Some(before) = run.progress.before_code_of(feature).cloned() else {
+            return Ok(());
+        };
         self.undo_entry(&format!("the code of {feature} was taken back"), Vec::new())?;
-        let mut keep = vec![std::path::PathBuf::from(".dex"), std::path::PathBuf::from("specs")];
+        let mut keep = vec![
+            std::path::PathBuf::from(".dex"),
+            std::path::PathBuf::from("specs"),
+        ];
         keep.extend(done.attempt.spec_dir.iter().map(std::path::PathBuf::from));
         let keep: Vec<&std::path::Path> = keep.iter().map(std::path::PathBuf::as_path).collect();
         snapshot::restore_tree(&self.repo, &before, &keep)?;
@@ -213,8 +237,12 @@ impl Runner<'_> {
     /// Looks at what would be committed before anything is stored.
     fn judge_files(&mut self) -> Result<Judged, RunError> {
         let settings = self.live.start.settings.clone();
-        let allow: Vec<String> =
-            settings.allow.iter().chain(&self.live.allow).cloned().collect();
+        let allow: Vec<String> = settings
+            .allow
+            .iter()
+            .chain(&self.live.allow)
+            .cloned()
+            .collect();
         let surveyed = snapshot::survey(&self.repo)?;
         let mut judged = Judged {
             exclude: Vec::new(),
@@ -229,7 +257,9 @@ impl Runner<'_> {
             let ours = changed.path.starts_with(b".dex/");
             let allowed = allow.iter().any(|pattern| matches(pattern, &shown));
             match changed.kind {
-                ChangedKind::NestedRepo => leave_out(&mut judged, changed, "nested_repository", None),
+                ChangedKind::NestedRepo => {
+                    leave_out(&mut judged, changed, "nested_repository", None)
+                }
                 ChangedKind::File { bytes } if bytes > settings.max_file_bytes && !allowed => {
                     leave_out(&mut judged, changed, "too_large", Some(bytes));
                 }
@@ -255,7 +285,10 @@ impl Runner<'_> {
         let mut by_name = Vec::new();
         let mut lines = Vec::new();
         for path in judged.exclude.drain(..) {
-            if self.repo.is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))? {
+            if self
+                .repo
+                .is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))?
+            {
                 by_name.push(path);
             } else {
                 let shown = String::from_utf8_lossy(&path);
@@ -263,24 +296,36 @@ impl Runner<'_> {
             }
         }
         if !lines.is_empty() {
-            self.repo.exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
+            self.repo
+                .exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
         }
         judged.exclude = by_name;
         let machine = MACHINE_FILES.map(|it| it.as_bytes().to_vec());
-        let seen: Vec<Vec<u8>> =
-            machine.into_iter().filter(|it| judged.seen.contains(it)).collect();
+        let seen: Vec<Vec<u8>> = machine
+            .into_iter()
+            .filter(|it| judged.seen.contains(it))
+            .collect();
         judged.exclude.extend(seen);
         Ok(())
     }
 
     fn secrets_in(&self, changed: &Changed, shown: &str) -> Vec<Secret> {
-        let path = self.live.worktree.join(std::ffi::OsStr::from_bytes(&changed.path));
+        let path = self
+            .live
+            .worktree
+            .join(std::ffi::OsStr::from_bytes(&changed.path));
         // Gone meanwhile, or unreadable: git add will say so by name.
-        let Ok(bytes) = std::fs::read(&path) else { return Vec::new() };
+        let Ok(bytes) = std::fs::read(&path) else {
+            return Vec::new();
+        };
         let found = agents::redact::find_in_file(shown, &bytes);
         found
             .into_iter()
-            .map(|it| Secret { path: shown.to_owned(), line: it.line, kind: it.kind })
+            .map(|it| Secret {
+                path: shown.to_owned(),
+                line: it.line,
+                kind: it.kind,
+            })
             .collect()
     }
 
@@ -300,7 +345,10 @@ impl Runner<'_> {
         let artifacts = inputs::artifacts(&root, &paths, done.attempt.stage, &done.ended_at);
         let clarified = store::read(&root.join(&paths.clarified))?.unwrap_or_default();
         let source_hash = inputs::sha256(&clarified);
-        let record = facts.record.got().filter(|it| it.run_id == self.live.run_id);
+        let record = facts
+            .record
+            .got()
+            .filter(|it| it.run_id == self.live.run_id);
         let before = Before {
             run,
             live: &self.live,
@@ -334,11 +382,30 @@ impl Runner<'_> {
         judged: &Judged,
     ) -> Result<snapshot::Prepared, snapshot::SnapshotError> {
         let settings = &self.live.start.settings;
-        let expected = Expected { branch: &self.live.branch, start_tip: &self.live.tip };
-        let sign = if settings.sign == "never" { Sign::Never } else { Sign::Auto };
-        let hooks = if settings.hooks == "run" { Hooks::Run } else { Hooks::Skip };
+        let expected = Expected {
+            branch: &self.live.branch,
+            start_tip: &self.live.tip,
+        };
+        let sign = if settings.sign == "never" {
+            Sign::Never
+        } else {
+            Sign::Auto
+        };
+        let hooks = if settings.hooks == "run" {
+            Hooks::Run
+        } else {
+            Hooks::Skip
+        };
         let message = done.attempt.place().message();
-        snapshot::prepare(&self.repo, &expected, base, &message, &judged.exclude, sign, hooks)
+        snapshot::prepare(
+            &self.repo,
+            &expected,
+            base,
+            &message,
+            &judged.exclude,
+            sign,
+            hooks,
+        )
     }
 
     /// Nothing got into the commit that was not looked at.
@@ -370,7 +437,11 @@ impl Runner<'_> {
             let mut phase = element::of_finished(done);
             phase.parent_sha = None;
             let place = done.attempt.place();
-            self.observer.event(&Event::Committed { place: &place, commit, phase: &phase });
+            self.observer.event(&Event::Committed {
+                place: &place,
+                commit,
+                phase: &phase,
+            });
         }
         Ok(Committed::Done)
     }
@@ -379,8 +450,13 @@ impl Runner<'_> {
         if parts.is_empty() {
             return;
         }
-        let Ok(entries) = undo::list(&self.repo) else { return };
-        for entry in entries.iter().filter(|it| parts.iter().any(|part| part.entry == it.n)) {
+        let Ok(entries) = undo::list(&self.repo) else {
+            return;
+        };
+        for entry in entries
+            .iter()
+            .filter(|it| parts.iter().any(|part| part.entry == it.n))
+        {
             // A leftover entry is one more thing that can be undone; it does no harm.
             let _ = undo::drop_entry(&self.repo, entry);
         }
@@ -391,12 +467,18 @@ impl Runner<'_> {
         match snapshot::recover(&self.repo, &committing.prepared) {
             Ok(Landed::Done | Landed::HeadLeft) => {
                 self.landed(&committing.prepared.commit, None)?;
-                self.notice(&format!("{} was finished from before", committing.checkpoint));
+                self.notice(&format!(
+                    "{} was finished from before",
+                    committing.checkpoint
+                ));
                 Ok(Went::On)
             }
             Ok(Landed::IndexChanged) => Ok(Went::Pause(
                 PauseReason::CouldNotCommit,
-                format!("the index changed while {} was being committed", committing.checkpoint),
+                format!(
+                    "the index changed while {} was being committed",
+                    committing.checkpoint
+                ),
             )),
             Err(error) => match could_not_commit(error)? {
                 Committed::Pause(reason, why) => Ok(Went::Pause(reason, why)),
@@ -417,7 +499,10 @@ fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunErro
         | E::Add(_)
         | E::FilterNotAllowed { .. }
         | E::HookRejected { .. }
-        | E::Signing(_) => Ok(Committed::Pause(PauseReason::CouldNotCommit, error.to_string())),
+        | E::Signing(_) => Ok(Committed::Pause(
+            PauseReason::CouldNotCommit,
+            error.to_string(),
+        )),
         E::Git(_) => Err(error.into()),
     }
 }
@@ -435,16 +520,27 @@ fn leave_out(judged: &mut Judged, changed: &Changed, reason: &str, bytes: Option
 /// Whether an allowed path, which may hold `*`, names a path.
 fn matches(pattern: &str, path: &str) -> bool {
     match pattern.split_once('*') {
-        None => pattern == path || path.strip_prefix(pattern).is_some_and(|it| it.starts_with('/')),
+        None => {
+            pattern == path
+                || path
+                    .strip_prefix(pattern)
+                    .is_some_and(|it| it.starts_with('/'))
+        }
         Some((head, tail)) => {
-            let Some(rest) = path.strip_prefix(head) else { return false };
+            let Some(rest) = path.strip_prefix(head) else {
+                return false;
+            };
             (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches_rest(tail, &rest[at..]))
         }
     }
 }
 
 fn matches_rest(pattern: &str, path: &str) -> bool {
-    if pattern.contains('*') { matches(pattern, path) } else { pattern == path }
+    if pattern.contains('*') {
+        matches(pattern, path)
+    } else {
+        pattern == path
+    }
 }
 
 /// For the agent: where, never what.
@@ -452,7 +548,12 @@ pub(super) fn tell_secrets(found: &[Secret]) -> String {
     let lines: Vec<String> = found
         .iter()
         .take(20)
-        .map(|it| format!("- {}, line {}: looks like a secret ({})", it.path, it.line, it.kind))
+        .map(|it| {
+            format!(
+                "- {}, line {}: looks like a secret ({})",
+                it.path, it.line, it.kind
+            )
+        })
         .collect();
     format!(
         "These files hold what looks like a secret and cannot be committed:\n{}\nRemove it, or read it from the environment, or use an obviously false value.",

@@ -65,7 +65,11 @@ pub(super) fn keep(root: &Path, scratch: &Path) -> Result<(), PutBackError> {
             kept.copied.insert(name);
         }
     }
-    store::write(scratch, &scratch.join("dex-kept.json"), &store::to_json(&kept))?;
+    store::write(
+        scratch,
+        &scratch.join("dex-kept.json"),
+        &store::to_json(&kept),
+    )?;
     Ok(())
 }
 
@@ -79,7 +83,9 @@ pub(super) fn put_back(
     aside: &Path,
 ) -> Result<Vec<String>, PutBackError> {
     let list = scratch.join("dex-kept.json");
-    let Some(bytes) = store::read(&list)? else { return Ok(Vec::new()) };
+    let Some(bytes) = store::read(&list)? else {
+        return Ok(Vec::new());
+    };
     let kept: Kept = store::parse_json(&list, &bytes)?;
     let dir = root.join(".dex");
     let mut noticed = Vec::new();
@@ -90,7 +96,9 @@ pub(super) fn put_back(
     for name in walk(&dir)? {
         if !kept.runs.contains_key(&name) && !kept.copied.contains(&name) && name != LEARNINGS {
             move_aside(&dir.join(&name), &aside.join(&name))?;
-            noticed.push(format!(".dex/{name} was made by the agent and is moved aside"));
+            noticed.push(format!(
+                ".dex/{name} was made by the agent and is moved aside"
+            ));
         }
     }
     for name in &kept.copied {
@@ -106,7 +114,9 @@ pub(super) fn put_back(
                 continue;
             }
         } else {
-            noticed.push(format!(".dex/{name} was changed by the agent and is put back"));
+            noticed.push(format!(
+                ".dex/{name} was changed by the agent and is put back"
+            ));
         }
         restore(root, &path, &before, &aside.join(name))?;
     }
@@ -119,7 +129,9 @@ pub(super) fn put_back(
             && store::read(&path).ok().flatten().as_deref() != Some(&bytes)
         {
             restore(root, &path, &bytes, &aside.join(name))?;
-            noticed.push(format!(".dex/{name} was changed by the agent and is put back"));
+            noticed.push(format!(
+                ".dex/{name} was changed by the agent and is put back"
+            ));
         }
     }
     Ok(noticed)
@@ -131,7 +143,10 @@ fn only_added(before: &[u8], now: &[u8]) -> Option<Vec<u8>> {
     if now.starts_with(before) {
         return Some(now.to_vec());
     }
-    let (old, new) = (std::str::from_utf8(before).ok()?, std::str::from_utf8(now).ok()?);
+    let (old, new) = (
+        std::str::from_utf8(before).ok()?,
+        std::str::from_utf8(now).ok()?,
+    );
     let known: BTreeSet<&str> = old.lines().collect();
     let mut merged = old.to_owned();
     for line in new.lines().filter(|it| !known.contains(it)) {
@@ -171,7 +186,10 @@ fn move_aside(from: &Path, to: &Path) -> Result<(), PutBackError> {
             }
             std::fs::remove_file(from).map_err(io_at(from))
         }
-        Err(source) => Err(PutBackError::Io { path: from.to_owned(), source }),
+        Err(source) => Err(PutBackError::Io {
+            path: from.to_owned(),
+            source,
+        }),
     }
 }
 

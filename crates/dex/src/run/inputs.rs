@@ -37,14 +37,20 @@ pub(super) const OLD_CONSTITUTION: &str = ".specify/memory/constitution.md";
 impl Paths {
     /// The files beside a goal: `GOAL.md` has `GOAL_clarified.md`.
     pub(super) fn of(goal: &str) -> Paths {
-        let (dir, name) = goal.rsplit_once('/').map_or(("", goal), |(dir, name)| (dir, name));
+        let (dir, name) = goal
+            .rsplit_once('/')
+            .map_or(("", goal), |(dir, name)| (dir, name));
         let (stem, ext) = match name.rsplit_once('.') {
             Some((stem, ext)) if !stem.is_empty() => (stem, ext),
             _ => (name, "md"),
         };
         let beside = |suffix: &str| {
             let name = format!("{stem}_{suffix}.{ext}");
-            if dir.is_empty() { name } else { format!("{dir}/{name}") }
+            if dir.is_empty() {
+                name
+            } else {
+                format!("{dir}/{name}")
+            }
         };
         Paths {
             goal: goal.to_owned(),
@@ -56,7 +62,12 @@ impl Paths {
 
     /// What a stage must leave behind, any one of these.
     pub(super) fn output(&self, stage: Stage, spec_dir: Option<&str>) -> Vec<String> {
-        let in_spec = |name: &str| spec_dir.map(|dir| format!("{dir}/{name}")).into_iter().collect();
+        let in_spec = |name: &str| {
+            spec_dir
+                .map(|dir| format!("{dir}/{name}"))
+                .into_iter()
+                .collect()
+        };
         match stage {
             Stage::ClarificationProduct => vec![self.product.clone()],
             Stage::ClarificationTechnical => vec![self.technical.clone()],
@@ -103,10 +114,12 @@ impl Paths {
 /// Hex SHA-256.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
 }
 
 /// Digest over what a stage reads; none when a source is missing.
@@ -124,13 +137,10 @@ fn manifest_path() -> String {
 }
 
 /// Whether a once-per-run stage's output is there already, made from the same inputs.
-pub(super) fn is_current(
-    root: &Path,
-    paths: &Paths,
-    stage: Stage,
-    state: Option<&State>,
-) -> bool {
-    let Some(name) = Paths::artifact(stage) else { return false };
+pub(super) fn is_current(root: &Path, paths: &Paths, stage: Stage, state: Option<&State>) -> bool {
+    let Some(name) = Paths::artifact(stage) else {
+        return false;
+    };
     let entry = state.and_then(|it| it.artifacts.get(name));
     let Some(entry) = entry.and_then(|it| serde_json::from_value::<Artifact>(it.clone()).ok())
     else {
@@ -155,7 +165,9 @@ pub(super) fn artifacts(
 ) -> BTreeMap<String, Value> {
     let mut entries = BTreeMap::new();
     let mut add = |name: &str, path: &str, input: Option<String>| {
-        let Ok(bytes) = std::fs::read(root.join(path)) else { return };
+        let Ok(bytes) = std::fs::read(root.join(path)) else {
+            return;
+        };
         let entry = Artifact {
             path: path.to_owned(),
             sha256: sha256(&bytes),
@@ -164,7 +176,9 @@ pub(super) fn artifacts(
         };
         entries.insert(name.to_owned(), json!(entry));
     };
-    let Some(name) = Paths::artifact(stage) else { return entries };
+    let Some(name) = Paths::artifact(stage) else {
+        return entries;
+    };
     let input = input_digest(root, paths, stage);
     if stage == Stage::ClarificationProduct {
         add("goalFile", &paths.goal, None);
@@ -237,11 +251,18 @@ impl Values<'_> {
             CONSTITUTION
         };
         let learned = std::fs::read_to_string(self.root.join(".dex/learnings.md"));
-        let answers: Vec<String> =
-            self.answers.iter().map(|(q, a)| format!("- {q} — {a}")).collect();
+        let answers: Vec<String> = self
+            .answers
+            .iter()
+            .map(|(q, a)| format!("- {q} — {a}"))
+            .collect();
         let tasks = self.part.map(|part| {
             let lines = part.phase.tasks.iter().map(|task| {
-                let mark = if task.done == tasks::Done::Yes { "x" } else { " " };
+                let mark = if task.done == tasks::Done::Yes {
+                    "x"
+                } else {
+                    " "
+                };
                 format!("- [{mark}] {} {}", task.id, task.text)
             });
             lines.collect::<Vec<_>>().join("\n")
@@ -254,21 +275,55 @@ impl Values<'_> {
             ("constitution_file", constitution.to_owned()),
             ("manifest_file", manifest_path()),
             ("learnings_file", ".dex/learnings.md".to_owned()),
-            ("learnings", learnings::tail(&learned.unwrap_or_default(), LEARNINGS_BYTES)),
+            (
+                "learnings",
+                learnings::tail(&learned.unwrap_or_default(), LEARNINGS_BYTES),
+            ),
             ("spec_dir", self.spec_dir.unwrap_or_default().to_owned()),
             ("spec_file", in_spec("spec.md").unwrap_or_default()),
             ("plan_file", in_spec("plan.md").unwrap_or_default()),
             ("tasks_file", in_spec("tasks.md").unwrap_or_default()),
-            ("feature_title", feature.map_or_else(String::new, |it| it.title.clone())),
-            ("feature_description", feature.map_or_else(String::new, |it| it.description.clone())),
-            ("feature_slug", feature.and_then(|it| it.slug.clone()).unwrap_or_default()),
+            (
+                "feature_title",
+                feature.map_or_else(String::new, |it| it.title.clone()),
+            ),
+            (
+                "feature_description",
+                feature.map_or_else(String::new, |it| it.description.clone()),
+            ),
+            (
+                "feature_slug",
+                feature.and_then(|it| it.slug.clone()).unwrap_or_default(),
+            ),
             ("cycle", self.cycle.to_string()),
-            ("phase_number", self.part.map_or(1, |it| it.phase.number).to_string()),
-            ("phase_title", self.part.map_or_else(|| "all tasks".to_owned(), |it| it.phase.title.clone())),
+            (
+                "phase_number",
+                self.part.map_or(1, |it| it.phase.number).to_string(),
+            ),
+            (
+                "phase_title",
+                self.part
+                    .map_or_else(|| "all tasks".to_owned(), |it| it.phase.title.clone()),
+            ),
             ("phase_tasks", tasks.unwrap_or_default()),
-            ("verify_command", self.live.start.settings.verify_command.clone().unwrap_or_default()),
+            (
+                "verify_command",
+                self.live
+                    .start
+                    .settings
+                    .verify_command
+                    .clone()
+                    .unwrap_or_default(),
+            ),
             ("verify_output", self.verify_output.to_owned()),
-            ("failures", self.failures.iter().map(|it| format!("- {it}")).collect::<Vec<_>>().join("\n")),
+            (
+                "failures",
+                self.failures
+                    .iter()
+                    .map(|it| format!("- {it}"))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
             ("note", self.live.notes.join("\n\n")),
             ("answers", answers.join("\n")),
         ])

@@ -210,7 +210,9 @@ pub struct Runner<'a> {
 
 impl std::fmt::Debug for Runner<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runner").field("run", &self.live.run_id).finish_non_exhaustive()
+        f.debug_struct("Runner")
+            .field("run", &self.live.run_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -257,7 +259,11 @@ impl Runner<'_> {
     /// Reads and settles the run as it is now.
     fn read(&mut self) -> Result<(Reconciled, Facts), RunError> {
         let known = Known {
-            branch: self.live.branch.trim_start_matches("refs/heads/").to_owned(),
+            branch: self
+                .live
+                .branch
+                .trim_start_matches("refs/heads/")
+                .to_owned(),
             tip: refs::read(&self.repo, &self.live.branch)?,
             remote_only: false,
             run_id: Some(self.live.run_id.clone()),
@@ -277,7 +283,10 @@ impl Runner<'_> {
     fn check_place(&mut self) -> Result<(), RunError> {
         let branch = self.live.branch.clone();
         match self.repo.head()? {
-            Head::Branch { name, oid: Some(tip) } if name == branch => {
+            Head::Branch {
+                name,
+                oid: Some(tip),
+            } if name == branch => {
                 // Commits made by hand since are built upon, never dropped.
                 self.live.tip = tip;
             }
@@ -305,7 +314,11 @@ impl Runner<'_> {
     }
 
     fn pause(&mut self, reason: PauseReason, why: String) -> Result<Ended, RunError> {
-        let pause = Pause { reason, why, at: now() };
+        let pause = Pause {
+            reason,
+            why,
+            at: now(),
+        };
         self.live.pause = Some(pause.clone());
         self.live.write(&self.repo)?;
         let verdict = outcome::verdict(&self.read()?.0);
@@ -342,7 +355,11 @@ pub fn end_leftovers(repo: &Repo, worktree: &std::path::Path) -> Vec<u32> {
         }
         let attempts = Live::dir(repo, &live.run_id).join("attempts");
         for attempt in std::fs::read_dir(attempts).into_iter().flatten().flatten() {
-            for list in std::fs::read_dir(attempt.path()).into_iter().flatten().flatten() {
+            for list in std::fs::read_dir(attempt.path())
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
                 if list.file_name().to_string_lossy().contains("process") {
                     // A list that cannot be read names nobody we could end.
                     ended.extend(agents::guard::end_leftovers(&list.path()).unwrap_or_default());

@@ -157,8 +157,13 @@ pub fn check(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
 
 /// Resolves where writing will be needed (case C24), instead of finding out after a paid stage.
 fn writable(dir: &Path) -> Result<(), StartError> {
-    let probe = dir.join("dex").join(format!("probe-{}", std::process::id()));
-    let io = |source| StartError::NotWritable { path: dir.to_owned(), source };
+    let probe = dir
+        .join("dex")
+        .join(format!("probe-{}", std::process::id()));
+    let io = |source| StartError::NotWritable {
+        path: dir.to_owned(),
+        source,
+    };
     std::fs::create_dir_all(dir.join("dex")).map_err(io)?;
     std::fs::write(&probe, b"").map_err(io)?;
     std::fs::remove_file(&probe).map_err(io)
@@ -167,8 +172,7 @@ fn writable(dir: &Path) -> Result<(), StartError> {
 /// Uncommitted paths that are not the run's own: neither the goal nor `.dex/`.
 pub fn dirty(repo: &Repo, goal: &Goal) -> Result<Vec<String>, GitError> {
     let ours = |path: &[u8]| {
-        path.starts_with(b".dex/")
-            || matches!(goal, Goal::File(goal) if goal.as_bytes() == path)
+        path.starts_with(b".dex/") || matches!(goal, Goal::File(goal) if goal.as_bytes() == path)
     };
     let entries = repo.status()?;
     let mut paths: Vec<String> = entries
@@ -203,7 +207,10 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
     };
     let (goal, goal_text) = match &wanted.goal {
         Goal::File(path) => (path.clone(), None),
-        Goal::Text(text) => (goal_name(repo, &start_commit, &root, text, &run_id)?, Some(text.clone())),
+        Goal::Text(text) => (
+            goal_name(repo, &start_commit, &root, text, &run_id)?,
+            Some(text.clone()),
+        ),
     };
     let fork = wanted.from.as_ref();
     let mut live = Live {
@@ -251,7 +258,12 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
 /// `.dex/.gitignore` is not there.
 pub fn excluded() -> Vec<String> {
     let machine = MACHINE_FILES.iter().map(|it| format!("/{it}"));
-    machine.chain(["/.dex/*.dex-tmp".to_owned(), "/.dex/runs/*.dex-tmp".to_owned()]).collect()
+    machine
+        .chain([
+            "/.dex/*.dex-tmp".to_owned(),
+            "/.dex/runs/*.dex-tmp".to_owned(),
+        ])
+        .collect()
 }
 
 /// Hex SHA-256, for what a person allowed.
@@ -264,7 +276,11 @@ pub fn digest(bytes: &[u8]) -> String {
 pub fn put_in_place(repo: &Repo, live: &mut Live) -> Result<Repo, StartError> {
     let in_place = repo.work_tree() == Some(live.worktree.as_path());
     gitdb::fault::point("setup.branch.before");
-    let run_repo = if in_place { branch_here(repo, live)? } else { work_tree(repo, live)? };
+    let run_repo = if in_place {
+        branch_here(repo, live)?
+    } else {
+        work_tree(repo, live)?
+    };
     gitdb::fault::point("setup.branch.after");
     let lines = excluded();
     run_repo.exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
@@ -288,7 +304,9 @@ pub fn put_in_place(repo: &Repo, live: &mut Live) -> Result<Repo, StartError> {
 /// What of the user's uncommitted start files a work tree of its own needs: the goal, when it is
 /// not committed yet, and the machine's script for the scripted agent.
 fn bring_along(repo: &Repo, live: &Live, goal: &Path) -> Result<(), StartError> {
-    let Some(root) = repo.work_tree() else { return Ok(()) };
+    let Some(root) = repo.work_tree() else {
+        return Ok(());
+    };
     let script = ".dex/mock-config.json";
     for (from, to) in [
         (root.join(&live.start.goal), goal.to_owned()),
@@ -339,8 +357,10 @@ fn work_tree(repo: &Repo, live: &Live) -> Result<Repo, StartError> {
     if !live.worktree.join(".git").exists() {
         let short = live.branch.trim_start_matches("refs/heads/");
         if let Some(parent) = live.worktree.parent() {
-            std::fs::create_dir_all(parent)
-                .map_err(|source| StartError::NotWritable { path: parent.to_owned(), source })?;
+            std::fs::create_dir_all(parent).map_err(|source| StartError::NotWritable {
+                path: parent.to_owned(),
+                source,
+            })?;
         }
         repo.add_worktree(&live.worktree, short, &live.tip)?;
     }
@@ -355,7 +375,9 @@ fn work_tree(repo: &Repo, live: &Live) -> Result<Repo, StartError> {
 
 /// A run id whose branch is free.
 fn free_name(repo: &Repo) -> Result<(RunId, RunBranch), StartError> {
-    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let today = jiff::Timestamp::now()
+        .to_zoned(jiff::tz::TimeZone::UTC)
+        .date();
     let mut last = None;
     for _ in 0..16 {
         let id = RunId::new();
@@ -368,7 +390,9 @@ fn free_name(repo: &Repo) -> Result<(RunId, RunBranch), StartError> {
         }
         last = Some(branch);
     }
-    Err(StartError::BranchExists(last.map(|it| it.short()).unwrap_or_default()))
+    Err(StartError::BranchExists(
+        last.map(|it| it.short()).unwrap_or_default(),
+    ))
 }
 
 /// `GOAL.md`, or `GOAL-<6 hex>.md` when a different one exists.
@@ -382,15 +406,30 @@ fn goal_name(
     let same = |bytes: Option<Vec<u8>>| {
         bytes.is_none_or(|it| String::from_utf8_lossy(&it).trim() == text.trim())
     };
-    let free = same(store::read(&root.join("GOAL.md"))?) && same(repo.read_file(commit, "GOAL.md")?);
-    Ok(if free { "GOAL.md".to_owned() } else { format!("GOAL-{}.md", id.short()) })
+    let free =
+        same(store::read(&root.join("GOAL.md"))?) && same(repo.read_file(commit, "GOAL.md")?);
+    Ok(if free {
+        "GOAL.md".to_owned()
+    } else {
+        format!("GOAL-{}.md", id.short())
+    })
 }
 
 fn folder_name(root: &Path) -> String {
-    let name = root.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
-    let plain: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
-    if plain.is_empty() { "project".to_owned() } else { plain }
+    let name = root
+        .file_name()
+        .map(|it| it.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
+    if plain.is_empty() {
+        "project".to_owned()
+    } else {
+        plain
+    }
 }
 
 /// A live record for a run of which only commits are left here (another clone, a lost `.git/dex`):
@@ -403,7 +442,10 @@ pub fn revive(
 ) -> Result<Live, StartError> {
     let root = repo.work_tree().ok_or(StartError::Bare)?;
     let branch = facts.branch.clone().unwrap_or_default();
-    let tip = facts.tip.clone().ok_or_else(|| RunError::BranchGone(branch.clone()))?;
+    let tip = facts
+        .tip
+        .clone()
+        .ok_or_else(|| RunError::BranchGone(branch.clone()))?;
     let base = run.base_sha.as_deref().and_then(|it| it.parse().ok());
     let before_first = run.progress.done.first().and_then(|it| it.parent.clone());
     Ok(Live {

@@ -35,10 +35,14 @@ impl Runner<'_> {
         });
         match &step.how {
             How::Decided(decision) => self.decided(step, *decision),
-            How::Close { outcome, with_agent: false } => self.close(step, *outcome, None),
-            How::Close { outcome, with_agent: true } => {
-                self.with_agent(run, step, Some(*outcome))
-            }
+            How::Close {
+                outcome,
+                with_agent: false,
+            } => self.close(step, *outcome, None),
+            How::Close {
+                outcome,
+                with_agent: true,
+            } => self.with_agent(run, step, Some(*outcome)),
             How::Agent if !with_agent => self.without_agent(step),
             How::Agent => self.with_agent(run, step, None),
         }
@@ -46,14 +50,18 @@ impl Runner<'_> {
 
     fn needs_agent(&self, step: &Step, facts: &Facts) -> bool {
         match step.how {
-            How::Decided(_) | How::Close { with_agent: false, .. } => false,
-            How::Close { with_agent: true, .. } => true,
+            How::Decided(_)
+            | How::Close {
+                with_agent: false, ..
+            } => false,
+            How::Close {
+                with_agent: true, ..
+            } => true,
             How::Agent if step.place.stage.in_cycle() => true,
             How::Agent => {
                 let paths = Paths::of(&self.live.start.goal);
                 let root = &self.live.worktree;
-                let current =
-                    inputs::is_current(root, &paths, step.place.stage, facts.state.got());
+                let current = inputs::is_current(root, &paths, step.place.stage, facts.state.got());
                 !self.live.start.small && !current
             }
         }
@@ -107,12 +115,21 @@ impl Runner<'_> {
         let root = self.live.worktree.clone();
         let goal = std::fs::read_to_string(root.join(&paths.goal)).unwrap_or_default();
         let goal = goal.trim();
-        let title = goal.lines().find(|it| !it.trim().is_empty()).unwrap_or("the goal");
-        let title: String = title.trim_start_matches('#').trim().chars().take(80).collect();
+        let title = goal
+            .lines()
+            .find(|it| !it.trim().is_empty())
+            .unwrap_or("the goal");
+        let title: String = title
+            .trim_start_matches('#')
+            .trim()
+            .chars()
+            .take(80)
+            .collect();
         let (path, text) = match stage {
-            Stage::ClarificationProduct => {
-                (paths.product, format!("# Product\n\nNothing was asked: the goal is small.\n\n{goal}\n"))
-            }
+            Stage::ClarificationProduct => (
+                paths.product,
+                format!("# Product\n\nNothing was asked: the goal is small.\n\n{goal}\n"),
+            ),
             Stage::ClarificationTechnical => (
                 paths.technical,
                 "# Technology\n\nNothing was asked: keep to what the project uses.\n".to_owned(),
@@ -194,9 +211,7 @@ impl Runner<'_> {
             verified = Some(ran);
         }
         let parts = match step.place.stage {
-            Stage::Implement => {
-                inputs::parts(&self.live.worktree, spec_dir.as_deref(), &self.live)
-            }
+            Stage::Implement => inputs::parts(&self.live.worktree, spec_dir.as_deref(), &self.live),
             _ => vec![None],
         };
         if parts.is_empty() {
@@ -206,7 +221,13 @@ impl Runner<'_> {
         }
         let last = parts.len() - 1;
         for (at, part) in parts.iter().enumerate() {
-            let ask = Asked { run, step, part: part.as_ref(), spec_dir: spec_dir.as_deref(), verified: verified.as_ref() };
+            let ask = Asked {
+                run,
+                step,
+                part: part.as_ref(),
+                spec_dir: spec_dir.as_deref(),
+                verified: verified.as_ref(),
+            };
             match self.part(&ask, outcome)? {
                 Parted::Done if at < last => self.keep_part()?,
                 Parted::Done => {}
@@ -230,14 +251,19 @@ impl Runner<'_> {
 
     /// The feature's spec directory; for `specify` the one proposed.
     fn spec_dir(&self, step: &Step) -> Result<Option<String>, RunError> {
-        let Some(feature) = &step.feature else { return Ok(None) };
+        let Some(feature) = &step.feature else {
+            return Ok(None);
+        };
         if step.place.stage != Stage::Specify || feature.spec_dir.is_some() {
             return Ok(feature.spec_dir.clone());
         }
         let there = self.repo.list_tree(&self.live.tip, "specs")?;
         let number = |path: &String| path.strip_prefix("specs/")?.get(..3)?.parse::<u32>().ok();
         let next = there.iter().filter_map(number).max().unwrap_or(0) + 1;
-        Ok(feature.slug.as_ref().map(|slug| format!("specs/{next:03}-{slug}")))
+        Ok(feature
+            .slug
+            .as_ref()
+            .map(|slug| format!("specs/{next:03}-{slug}")))
     }
 
     /// Makes the attempts at one part (or at the whole stage) and settles how they went.
@@ -265,18 +291,12 @@ impl Runner<'_> {
                 tools: tools(place.stage),
                 verify: ask.verified.map(|it| it.verify.clone()),
                 session: session.take(),
+                cycle_outcome: outcome,
                 number,
             };
             number += 1;
             match self.attempt(&job)? {
-                Tried::Finished(mut done) => {
-                    if outcome.is_some() {
-                        done.cycle_outcome = outcome;
-                        self.live.work = Work::AgentFinished(done);
-                        self.live.write(&self.repo)?;
-                    }
-                    return Ok(Parted::Done);
-                }
+                Tried::Finished(_) => return Ok(Parted::Done),
                 Tried::Stopped => return Ok(Parted::Went(Went::On)),
                 Tried::Unusable { problem, .. } if tries < TRIES => feedback = Some(problem),
                 Tried::Unusable { .. } | Tried::Failed { .. } => {
@@ -286,15 +306,25 @@ impl Runner<'_> {
                 }
                 Tried::Capped { detail } => {
                     self.set_aside(&format!("{} reached its cost cap", place.label()))?;
-                    return Ok(Parted::Went(Went::Pause(PauseReason::BudgetExceeded, detail)));
+                    return Ok(Parted::Went(Went::Pause(
+                        PauseReason::BudgetExceeded,
+                        detail,
+                    )));
                 }
                 Tried::Unavailable { detail } => {
                     self.set_aside(&format!("{} had no agent", place.label()))?;
-                    return Ok(Parted::Went(Went::Pause(PauseReason::AgentUnavailable, detail)));
+                    return Ok(Parted::Went(Went::Pause(
+                        PauseReason::AgentUnavailable,
+                        detail,
+                    )));
                 }
                 Tried::Quota { until_unix } => {
                     tries -= 1;
-                    session = self.live.attempts.last().and_then(|it| it.session_id.clone());
+                    session = self
+                        .live
+                        .attempts
+                        .last()
+                        .and_then(|it| it.session_id.clone());
                     if let Some(went) = self.wait_for_quota(until_unix)? {
                         return Ok(Parted::Went(went));
                     }
@@ -319,12 +349,18 @@ impl Runner<'_> {
 
     /// Keeps a finished part of `implement`, so that a crash later does not pay for it again.
     pub(super) fn keep_part(&mut self) -> Result<(), RunError> {
-        let Work::AgentFinished(done) = self.live.work.clone() else { return Ok(()) };
-        let Some(part) = done.attempt.part else { return Ok(()) };
+        let Work::AgentFinished(done) = self.live.work.clone() else {
+            return Ok(());
+        };
+        let Some(part) = done.attempt.part else {
+            return Ok(());
+        };
         let reason = format!("part {part} of {} finished", done.attempt.place().label());
         let (entry, tree) = self.undo_entry(&reason, Vec::new())?;
         self.live.attempts.push(crate::element::of_finished(&done));
-        self.live.finished_parts.push(FinishedPart { part, tree, entry });
+        self.live
+            .finished_parts
+            .push(FinishedPart { part, tree, entry });
         self.live.work = Work::Idle;
         self.live.write(&self.repo)?;
         Ok(())
@@ -332,9 +368,16 @@ impl Runner<'_> {
 
     fn prompt(&self, ask: &Asked<'_>, feedback: Option<&str>) -> Result<String, RunError> {
         let stage = ask.step.place.stage;
-        let own = self.live.worktree.join(".dex/prompts").join(format!("{stage}.md"));
+        let own = self
+            .live
+            .worktree
+            .join(".dex/prompts")
+            .join(format!("{stage}.md"));
         let own = store::read(&own)?.and_then(|bytes| String::from_utf8(bytes).ok());
-        let template = own.as_deref().or(prompt::built_in(stage.name())).unwrap_or_default();
+        let template = own
+            .as_deref()
+            .or(prompt::built_in(stage.name()))
+            .unwrap_or_default();
         let paths = Paths::of(&self.live.start.goal);
         let answers: Vec<(String, String)> = ask
             .run
@@ -371,10 +414,19 @@ impl Runner<'_> {
     /// Waits for a quota, bounded, and says so. Some: the run ends here.
     fn wait_for_quota(&mut self, until_unix: Option<i64>) -> Result<Option<Went>, RunError> {
         let longest = Duration::from_millis(self.live.start.settings.wait_for_quota_ms);
-        let waited: u64 = self.live.attempts.iter().filter(|it| it.reason.as_deref() == Some("quota")).count() as u64;
+        let waited: u64 = self
+            .live
+            .attempts
+            .iter()
+            .filter(|it| it.reason.as_deref() == Some("quota"))
+            .count() as u64;
         let now_ts = jiff::Timestamp::now();
         let wait = match until_unix {
-            Some(until) => Duration::from_secs(u64::try_from(until - now_ts.as_second()).unwrap_or(0).max(1)),
+            Some(until) => Duration::from_secs(
+                u64::try_from(until - now_ts.as_second())
+                    .unwrap_or(0)
+                    .max(1),
+            ),
             // Not told: a minute, then longer, at most half an hour.
             None => Duration::from_secs((60 * waited.max(1)).min(1800)),
         };
@@ -388,7 +440,9 @@ impl Runner<'_> {
         }
         self.live.quota_until = Some(stamp(until));
         self.live.write(&self.repo)?;
-        self.observer.event(&Event::Waiting { until: &stamp(until) });
+        self.observer.event(&Event::Waiting {
+            until: &stamp(until),
+        });
         let began = Instant::now();
         while began.elapsed() < wait {
             if self.control.wants_end() {
@@ -417,9 +471,14 @@ impl Runner<'_> {
             Committed::Pause(reason, why) => return Ok(Went::Pause(reason, why)),
             Committed::Secrets(found) => found,
         };
-        let Work::AgentFinished(done) = self.live.work.clone() else { return Ok(Went::On) };
+        let Work::AgentFinished(done) = self.live.work.clone() else {
+            return Ok(Went::On);
+        };
         if done.attempt.number >= TRIES {
-            return Ok(Went::Pause(PauseReason::NeedsInput, super::commit::explain_secrets(&found)));
+            return Ok(Went::Pause(
+                PauseReason::NeedsInput,
+                super::commit::explain_secrets(&found),
+            ));
         }
         let problem = super::commit::tell_secrets(&found);
         let ending = crate::element::Ending {
@@ -445,17 +504,14 @@ impl Runner<'_> {
             tools: tools(step.place.stage),
             verify: done.attempt.verify.clone(),
             session: done.attempt.session.clone(),
+            cycle_outcome: done.cycle_outcome,
             number: done.attempt.number + 1,
         };
         self.live.attempts.push(phase);
         self.live.work = Work::Idle;
         self.live.write(&self.repo)?;
         match self.attempt(&job)? {
-            Tried::Finished(mut again) => {
-                again.cycle_outcome = done.cycle_outcome;
-                self.live.work = Work::AgentFinished(again);
-                self.live.write(&self.repo)?;
-            }
+            Tried::Finished(_) => {}
             Tried::Stopped => return Ok(Went::On),
             _ => {
                 // The first attempt's work stands; only its secret is still in the way.
@@ -468,17 +524,25 @@ impl Runner<'_> {
 
     /// Asks, assumes or stops for the questions of an answer. Some: the run ends here.
     fn settle_questions(&mut self, stage: Stage) -> Result<Option<Went>, RunError> {
-        let Work::AgentFinished(done) = &self.live.work else { return Ok(None) };
+        let Work::AgentFinished(done) = &self.live.work else {
+            return Ok(None);
+        };
         let mut done = done.clone();
-        let checked = done.answer.as_ref().and_then(|it| answer::check(stage.name(), it).ok());
-        let questions: Vec<Question> =
-            checked.map(|it| it.questions().to_vec()).unwrap_or_default();
+        let checked = done
+            .answer
+            .as_ref()
+            .and_then(|it| answer::check(stage.name(), it).ok());
+        let questions: Vec<Question> = checked
+            .map(|it| it.questions().to_vec())
+            .unwrap_or_default();
         if questions.is_empty() {
             return Ok(None);
         }
         let asked_at_once = matches!(
             stage,
-            Stage::ClarificationProduct | Stage::ClarificationTechnical | Stage::ClarificationSynthesis
+            Stage::ClarificationProduct
+                | Stage::ClarificationTechnical
+                | Stage::ClarificationSynthesis
         );
         if self.live.start.ask && !(self.person && asked_at_once) {
             let count = questions.len();
@@ -488,7 +552,10 @@ impl Runner<'_> {
                 given: Vec::new(),
             });
             self.live.write(&self.repo)?;
-            let why = format!("{count} question{} wait for an answer", if count == 1 { "" } else { "s" });
+            let why = format!(
+                "{count} question{} wait for an answer",
+                if count == 1 { "" } else { "s" }
+            );
             return Ok(Some(Went::Pause(PauseReason::NeedsInput, why)));
         }
         for question in &questions {

@@ -63,7 +63,10 @@ impl Watch {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        Watch { end, thread: Some(thread) }
+        Watch {
+            end,
+            thread: Some(thread),
+        }
     }
 }
 

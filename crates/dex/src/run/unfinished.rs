@@ -21,15 +21,24 @@ pub enum Choice {
 impl Runner<'_> {
     /// Settles what stands in the way of going on, as the person chose.
     pub fn settle(&mut self, choice: Choice) -> Result<(), RunError> {
-        let moved =
-            self.live.pause.as_ref().is_some_and(|it| it.reason == PauseReason::HeadMoved);
-        if moved { self.settle_moved_head(choice) } else { self.settle_half_done(choice) }
+        let moved = self
+            .live
+            .pause
+            .as_ref()
+            .is_some_and(|it| it.reason == PauseReason::HeadMoved);
+        if moved {
+            self.settle_moved_head(choice)
+        } else {
+            self.settle_half_done(choice)
+        }
     }
 
     /// Settles a half-done stage as the person chose. The attempt becomes an element of its own
     /// with what it cost; the next step works on the stage again, because they asked for it.
     fn settle_half_done(&mut self, choice: Choice) -> Result<(), RunError> {
-        let Work::Started(attempt) = self.live.work.clone() else { return Ok(()) };
+        let Work::Started(attempt) = self.live.work.clone() else {
+            return Ok(());
+        };
         let label = attempt.place().label();
         for text in self.put_back(&attempt.phase_id)? {
             self.notice(&text);
@@ -38,23 +47,40 @@ impl Runner<'_> {
         let ending = Ending {
             at: stopped.clone().unwrap_or_else(now),
             duration_ms: 0,
-            reason: if stopped.is_some() { "user_abort" } else { "crashed" }.to_owned(),
+            reason: if stopped.is_some() {
+                "user_abort"
+            } else {
+                "crashed"
+            }
+            .to_owned(),
             retried: true,
         };
-        let status = if stopped.is_some() { PhaseStatus::Stopped } else { PhaseStatus::Crashed };
+        let status = if stopped.is_some() {
+            PhaseStatus::Stopped
+        } else {
+            PhaseStatus::Crashed
+        };
         match choice {
             Choice::Keep => {
-                self.undo_entry(&format!("{label} was interrupted; its files were kept"), Vec::new())?;
+                self.undo_entry(
+                    &format!("{label} was interrupted; its files were kept"),
+                    Vec::new(),
+                )?;
             }
             Choice::Discard => self.set_aside(&format!("{label} was interrupted"))?,
         }
-        let known = self.live.attempts.iter().any(|it| it.phase_id == attempt.phase_id);
+        let known = self
+            .live
+            .attempts
+            .iter()
+            .any(|it| it.phase_id == attempt.phase_id);
         if !known {
-            self.live.attempts.push(element::of_attempt(&attempt, status, Some(&ending)));
+            self.live
+                .attempts
+                .push(element::of_attempt(&attempt, status, Some(&ending)));
         }
         self.live.work = Work::Idle;
-        self.live.write(&self.repo)
-            .map_err(RunError::from)
+        self.live.write(&self.repo).map_err(RunError::from)
     }
 
     /// Settles a stage during which HEAD was moved: back onto the branch, with the files as they
@@ -95,7 +121,8 @@ impl Runner<'_> {
         let goal = std::path::PathBuf::from(&self.live.start.goal);
         let first = [goal.as_path(), std::path::Path::new(".dex")];
         let start = &self.live.start;
-        let begun = self.live.tip != start.base_sha && start.forked_from.as_ref() != Some(&self.live.tip);
+        let begun =
+            self.live.tip != start.base_sha && start.forked_from.as_ref() != Some(&self.live.tip);
         let keep = if begun { &[][..] } else { &first[..] };
         snapshot::restore_tree(&self.repo, &to, keep)?;
         Ok(())

@@ -7,7 +7,7 @@ use agents::Stop;
 use agents::process::{self, End, Go, Line, Spec};
 use serde_json::Map;
 
-use crate::files::record::{Verify, VerifiedBy};
+use crate::files::record::{VerifiedBy, Verify};
 
 /// Bytes of output kept for the agent and the record.
 const TAIL_BYTES: usize = 16 * 1024;
@@ -25,13 +25,7 @@ pub(super) struct Ran {
 
 /// Runs the command through `sh -c`, because people write `cargo test && npm test`. It comes from
 /// the user's own settings, never from the repository.
-pub(super) fn run(
-    command: &str,
-    dir: &Path,
-    scratch: &Path,
-    wall: Duration,
-    stop: &Stop,
-) -> Ran {
+pub(super) fn run(command: &str, dir: &Path, scratch: &Path, wall: Duration, stop: &Stop) -> Ran {
     let mut tail = Tail::default();
     let spec = Spec {
         argv: vec!["sh".into(), "-c".into(), command.into()],
@@ -78,7 +72,11 @@ pub(super) fn run(
         failures,
         more: Map::new(),
     };
-    Ran { verify, output, stopped: stop.is_set() }
+    Ran {
+        verify,
+        output,
+        stopped: stop.is_set(),
+    }
 }
 
 fn last_lines(text: &str, count: usize) -> String {

@@ -185,7 +185,10 @@ impl Repo {
     /// `filter.<name>.<variable>=<program>` of every filter that only the repository's own
     /// configuration names, sorted: what `--allow-filters` would let run.
     pub fn own_filters(&self) -> Result<Vec<String>, GitError> {
-        let settings = Settings { allow_filters: false, ..Settings::read(&self.git)? };
+        let settings = Settings {
+            allow_filters: false,
+            ..Settings::read(&self.git)?
+        };
         let blanked = settings.blanked_filters();
         let of_filter = |key: &str| {
             let rest = key.strip_prefix("filter.")?;

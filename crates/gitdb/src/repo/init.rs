@@ -10,8 +10,11 @@ impl Repo {
         let git = Git::discover(dir);
         git.write(["init", "-q", "-b", branch]).bytes()?;
         let repo = Repo::open(dir)?;
-        for (key, value) in [("user.name", name), ("user.email", email), ("commit.gpgsign", "false")]
-        {
+        for (key, value) in [
+            ("user.name", name),
+            ("user.email", email),
+            ("commit.gpgsign", "false"),
+        ] {
             repo.set_local_config(key, value)?;
         }
         Repo::open(dir)
@@ -19,6 +22,9 @@ impl Repo {
 
     /// Sets one value in the repository's own configuration.
     pub fn set_local_config(&self, key: &str, value: &str) -> Result<(), GitError> {
-        self.git.write(["config", "--local", key, value]).bytes().map(drop)
+        self.git
+            .write(["config", "--local", key, value])
+            .bytes()
+            .map(drop)
     }
 }
