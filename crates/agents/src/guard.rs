@@ -18,7 +18,7 @@
 //! next start if it inherited the mark, and otherwise not at all.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 mod keep;
 mod leftovers;
@@ -114,6 +114,6 @@ fn example_of_a_test_binary() -> Option<PathBuf> {
     if directory.file_name()? != "deps" {
         return None;
     }
-    let example: &Path = &directory.parent()?.join("examples").join("agents-guard");
-    example.is_file().then(|| example.to_path_buf())
+    let example = directory.parent()?.join("examples/agents-guard");
+    example.is_file().then_some(example)
 }
