@@ -305,6 +305,23 @@ fn a_program_that_kills_its_guard_is_ended_all_the_same() {
 }
 
 #[test]
+fn g04_a_program_that_stops_its_guard_is_ended_all_the_same() {
+    let place = Place::new();
+    let mut spec = place.shell("echo $$ > pid; kill -STOP $PPID; exec sleep 60");
+    spec.wall = Duration::from_millis(300);
+    let (finished, _) = lines_of(&spec);
+    assert_eq!(
+        finished,
+        Finished {
+            end: End::TimeOut,
+            survivors: vec![]
+        }
+    );
+    assert!(!lives(pid_in(&place.file("pid"))));
+    assert!(!place.list().exists());
+}
+
+#[test]
 fn a_program_that_deletes_the_list_still_has_its_status_told() {
     let place = Place::new();
     let (finished, _) = lines_of(&place.shell("rm -r ../scratch; exit 6"));
