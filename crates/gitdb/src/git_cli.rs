@@ -1,13 +1,20 @@
 //! Starting the git program. The only place that does.
 //!
-//! Every child gets a cleared set of `GIT_*` variables (case B12), `LC_ALL=C`, no terminal
-//! prompt, no hooks, no fsmonitor, no pager, no external diff; readers also
+//! Every child gets a cleared set of `GIT_*` variables (case B12), `LC_ALL=C`, no prompt of any
+//! kind, no hooks, no fsmonitor, no pager, no automatic gc; readers also
 //! `--no-optional-locks`, writers `core.fsync=all`. Each has a timeout, after which its process
-//! group is ended.
+//! group is ended. Once a repository is open, its git directory and work tree are passed
+//! explicitly and nothing is discovered again.
+//!
+//! Left out on purpose: `-c diff.external=`. Git would run the empty command; calls that make
+//! patches pass `--no-ext-diff --no-textconv` instead.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
+
+mod run;
 
 /// Git could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +57,15 @@ pub enum GitError {
         #[source]
         source: std::io::Error,
     },
+    /// A filter driver named only in the repository's own config is needed to write a file and
+    /// not allowed.
+    #[error("filter_not_allowed: {driver} is needed for {path}")]
+    FilterNotAllowed {
+        /// The driver.
+        driver: String,
+        /// A path that needs it.
+        path: String,
+    },
     /// A lock of git's is held by another process and did not go away in time.
     #[error("{} is held by another process (since {age_s} s)", path.display())]
     Locked {
@@ -68,6 +84,9 @@ pub struct Git {
     pub(crate) dir: PathBuf,
     /// `-c key=value` pairs that every call gets, e.g. blanked filter drivers.
     pub(crate) config: Vec<OsString>,
+    /// What `GIT_SSH_COMMAND` is set to, so that ssh never asks and the repository's own
+    /// `core.sshCommand` never runs.
+    pub(crate) ssh: String,
     pub(crate) timeout: Duration,
 }
 
@@ -80,14 +99,25 @@ pub enum Access {
     Write,
 }
 
+/// Whose programs a call may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Programs {
+    /// None of the repository's.
+    Ours,
+    /// The hooks too: `git hook run`, found as the user's own git would find them.
+    Hooks,
+}
+
 /// One call of git being prepared.
 #[derive(Debug)]
 pub struct Call<'g> {
     git: &'g Git,
     access: Access,
+    programs: Programs,
     args: Vec<OsString>,
     stdin: Option<Vec<u8>>,
     envs: Vec<(OsString, OsString)>,
+    timeout: Duration,
 }
 
 /// What a finished call gave.
@@ -101,6 +131,55 @@ pub struct Output {
     pub stderr: String,
 }
 
+/// The configuration every call gets. `hooksPath` must be a path that is no directory: an empty
+/// one makes git look in the file system's root.
+const PINNED: &[&str] = &[
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.pager=cat",
+    "color.ui=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    "log.showSignature=false",
+    "advice.addEmbeddedRepo=false",
+    "advice.sparseIndexExpanded=false",
+];
+
+/// Variables that say where the user's own configuration lies. They belong to no repository,
+/// and dropping them would read configuration the user has masked.
+const KEPT: &[&str] = &[
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+    // Who commits is the user's word, wherever they say it; none of these redirects anything.
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
+];
+
+/// Removes every inherited `GIT_*` variable that could redirect a child to another repository
+/// (case B12), and everything through which it could ask a person something.
+pub fn scrub(command: &mut Command) {
+    for (key, _) in std::env::vars_os() {
+        let name = key.to_string_lossy();
+        if name.starts_with("GIT_") && !KEPT.contains(&name.as_ref()) {
+            command.env_remove(&key);
+        }
+    }
+    for key in ["SSH_ASKPASS", "GPG_TTY", "LANGUAGE"] {
+        command.env_remove(key);
+    }
+    command
+        .env("LC_ALL", "C")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        // Empty, not unset: an unset one lets git fall back to core.askPass.
+        .env("GIT_ASKPASS", "")
+        .env("SSH_ASKPASS_REQUIRE", "never")
+        .env("GIT_EDITOR", ":");
+}
+
 impl Git {
     /// Git started in `dir`, finding the repository itself (used only by `Repo::open`).
     pub(crate) fn discover(dir: &Path) -> Git {
@@ -109,6 +188,7 @@ impl Git {
             work_tree: None,
             dir: dir.to_owned(),
             config: Vec::new(),
+            ssh: "ssh -o BatchMode=yes".to_owned(),
             timeout: Duration::from_secs(600),
         }
     }
@@ -131,9 +211,11 @@ impl Git {
         Call {
             git: self,
             access,
+            programs: Programs::Ours,
             args,
             stdin: None,
             envs: Vec::new(),
+            timeout: self.timeout,
         }
     }
 }
@@ -152,19 +234,137 @@ impl Call<'_> {
         self
     }
 
+    /// Ends the call's process group after this time instead of the default ten minutes.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = limit;
+        self
+    }
+
+    /// Works on another index than the user's.
+    pub(crate) fn index(self, path: &Path) -> Self {
+        self.env("GIT_INDEX_FILE", path)
+    }
+
+    /// Lets the user's hooks run, discovered as the user's own git would.
+    pub(crate) fn with_hooks(mut self) -> Self {
+        self.programs = Programs::Hooks;
+        self
+    }
+
     /// Runs to the end and returns whatever happened; only starting and time-outs are errors.
     pub fn output(self) -> Result<Output, GitError> {
-        let _ = (self.git, self.access, self.args, self.stdin, self.envs);
-        todo!()
+        let command = self.command();
+        let name = self.name();
+        run::to_the_end(command, self.stdin, self.timeout, &name)
     }
 
     /// Runs to the end; a non-zero exit is an error. Returns standard output.
     pub fn bytes(self) -> Result<Vec<u8>, GitError> {
-        todo!()
+        let name = self.name();
+        let out = self.output()?;
+        if out.status == Some(0) {
+            Ok(out.stdout)
+        } else {
+            Err(out.failed(&name))
+        }
     }
 
     /// As [`Call::bytes`], decoded lossily, with trailing line ends removed.
     pub fn text(self) -> Result<String, GitError> {
-        todo!()
+        let bytes = self.bytes()?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.trim_end_matches(['\n', '\r']).to_owned())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("git");
+        scrub(&mut command);
+        command
+            .current_dir(&self.git.dir)
+            .env("GIT_SSH_COMMAND", &self.git.ssh);
+        if self.access == Access::Read {
+            command.arg("--no-optional-locks");
+        }
+        if self.programs == Programs::Ours {
+            for pair in PINNED {
+                command.args(["-c", pair]);
+            }
+            if self.access == Access::Write {
+                command.args(["-c", "core.fsync=all"]);
+            }
+            for pair in &self.git.config {
+                command.arg("-c").arg(pair);
+            }
+            self.locate(&mut command);
+        }
+        command.args(&self.args);
+        for (key, value) in &self.envs {
+            command.env(key, value);
+        }
+        command
+    }
+
+    /// Names the repository outright, so that nothing is discovered twice.
+    fn locate(&self, command: &mut Command) {
+        if let Some(dir) = &self.git.git_dir {
+            let mut arg = OsString::from("--git-dir=");
+            arg.push(dir);
+            command.arg(arg);
+        }
+        if let Some(dir) = &self.git.work_tree {
+            let mut arg = OsString::from("--work-tree=");
+            arg.push(dir);
+            command.arg(arg);
+        }
+    }
+
+    /// The subcommand, for people: the first argument that is no option.
+    fn name(&self) -> String {
+        let words = self.args.iter().map(|arg| arg.to_string_lossy());
+        let mut skip = false;
+        for word in words {
+            if skip {
+                skip = false;
+            } else if word == "-c" {
+                skip = true;
+            } else if !word.starts_with('-') {
+                return word.into_owned();
+            }
+        }
+        "git".to_owned()
+    }
+}
+
+impl Output {
+    /// The error a non-zero exit becomes.
+    pub(crate) fn failed(self, command: &str) -> GitError {
+        GitError::Failed {
+            command: command.to_owned(),
+            status: self.status,
+            stderr: bounded(&self.stderr),
+        }
+    }
+}
+
+/// Git's own words, at most 8 KiB of them.
+pub(crate) fn bounded(text: &str) -> String {
+    let text = text.trim_end();
+    let end = text.floor_char_boundary(8192);
+    text[..end].to_owned()
+}
+
+impl GitError {
+    /// An answer that does not parse.
+    pub(crate) fn answer(command: &str, what: impl Into<String>) -> GitError {
+        GitError::Answer {
+            command: command.to_owned(),
+            what: what.into(),
+        }
+    }
+
+    /// A file of ours that could not be read or written.
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> GitError + use<> {
+        let path = path.to_owned();
+        move |source| GitError::File { path, source }
     }
 }

@@ -11,8 +11,10 @@
 
 pub mod checkpoint;
 pub mod fault;
+mod files;
 pub mod git_cli;
 pub mod oid;
+pub mod protect;
 pub mod refs;
 pub mod repo;
 pub mod snapshot;

@@ -5,6 +5,15 @@ use std::path::{Path, PathBuf};
 use crate::checkpoint::StageMessage;
 use crate::{Git, GitError, Oid};
 
+pub(crate) mod config;
+mod init;
+mod open;
+pub(crate) mod read;
+mod tree;
+mod worktrees;
+
+pub use read::FileStat;
+
 /// A repository, seen from one work tree (or bare).
 #[derive(Debug, Clone)]
 pub struct Repo {
@@ -26,6 +35,8 @@ pub struct Repo {
     pub submodule: bool,
     /// How to start git here.
     pub git: Git,
+    /// The configuration as it was when the repository was opened.
+    pub(crate) settings: config::Settings,
 }
 
 /// Hash function of a repository.
@@ -125,15 +136,16 @@ pub struct Identity {
     pub text: String,
 }
 
-impl Repo {
-    /// Opens the repository that holds `dir`. Reads only.
-    ///
-    /// Honours `GIT_DIR`/`GIT_WORK_TREE` only when the caller passes them on purpose; inherited
-    /// ones are ignored (case B12).
-    pub fn open(_dir: &Path) -> Result<Repo, OpenError> {
-        todo!()
-    }
+/// One line of `git status --porcelain -z`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusEntry {
+    /// The two status letters, e.g. `??` or ` M`.
+    pub code: [u8; 2],
+    /// Path from the work tree's root, raw bytes.
+    pub path: Vec<u8>,
+}
 
+impl Repo {
     /// The work tree's root, or an error text for bare repositories is the caller's to give.
     pub fn work_tree(&self) -> Option<&Path> {
         self.work_tree.as_deref()
@@ -141,7 +153,11 @@ impl Repo {
 
     /// `main`, or `wt-<name>` in a linked worktree.
     pub fn worktree_id(&self) -> String {
-        todo!()
+        if self.git_dir == self.common_dir {
+            return "main".to_owned();
+        }
+        let name = self.git_dir.file_name().unwrap_or_default();
+        format!("wt-{}", name.to_string_lossy())
     }
 
     /// Our directory for this work tree: `<git-dir>/dex`.
@@ -154,77 +170,9 @@ impl Repo {
         self.common_dir.join("dex")
     }
 
-    /// Where HEAD is now.
-    pub fn head(&self) -> Result<Head, GitError> {
-        todo!()
+    /// The version of the git program that is used.
+    pub fn version(&self) -> (u32, u32, u32) {
+        // Opening has already asked, and refused to go on without an answer.
+        open::version().unwrap_or_default()
     }
-
-    /// Makes HEAD point at a branch without touching index or files. The caller has checked
-    /// that the branch's tree is what is checked out.
-    pub fn point_head_at(&self, _branch: &str, _reason: &str) -> Result<(), GitError> {
-        todo!()
-    }
-
-    /// The operation in progress in this work tree, if any (per-worktree git directory).
-    pub fn operation_in_progress(&self) -> Result<Option<Operation>, GitError> {
-        todo!()
-    }
-
-    /// The commit a revision names, or none when it names nothing.
-    pub fn resolve_commit(&self, _rev: &str) -> Result<Option<Oid>, GitError> {
-        todo!()
-    }
-
-    /// The bytes of a file in a commit or tree; none when it is not there. A read that fails
-    /// for any other reason is an error, never "not there" (case A19).
-    pub fn read_file(&self, _tree_ish: &Oid, _path: &str) -> Result<Option<Vec<u8>>, GitError> {
-        todo!()
-    }
-
-    /// Paths of files under `dir` in a commit or tree (not recursive), sorted.
-    pub fn list_dir(&self, _tree_ish: &Oid, _dir: &str) -> Result<Vec<String>, GitError> {
-        todo!()
-    }
-
-    /// First-parent history from `tip` back to, without, `until` (or the root), newest first,
-    /// at most `max` commits.
-    pub fn first_parents(
-        &self,
-        _tip: &Oid,
-        _until: Option<&Oid>,
-        _max: usize,
-    ) -> Result<Vec<Commit>, GitError> {
-        todo!()
-    }
-
-    /// Whether `ancestor` is reachable from `descendant`. None in a shallow or damaged history
-    /// where this cannot be known.
-    pub fn is_ancestor(&self, _ancestor: &Oid, _descendant: &Oid) -> Result<bool, GitError> {
-        todo!()
-    }
-
-    /// The identity git would commit with, or none (`user.useConfigOnly` is honoured).
-    pub fn identity(&self) -> Result<Option<Identity>, GitError> {
-        todo!()
-    }
-
-    /// A config value as git sees it from here (any scope), or none.
-    pub fn config(&self, _key: &str) -> Result<Option<String>, GitError> {
-        todo!()
-    }
-
-    /// Paths with uncommitted changes (porcelain v1 codes), untracked ones included, ignored
-    /// ones not; submodules count as changed only when their recorded commit differs.
-    pub fn status(&self) -> Result<Vec<StatusEntry>, GitError> {
-        todo!()
-    }
-}
-
-/// One line of `git status --porcelain -z`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatusEntry {
-    /// The two status letters, e.g. `??` or ` M`.
-    pub code: [u8; 2],
-    /// Path from the work tree's root, raw bytes.
-    pub path: Vec<u8>,
 }

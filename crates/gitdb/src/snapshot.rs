@@ -10,7 +10,26 @@
 
 use std::path::Path;
 
-use crate::{GitError, Oid, Repo};
+use crate::repo::read::{nul_split, os_path};
+use crate::{GitError, Oid, Repo, refs};
+
+mod capture;
+mod durable;
+mod filters;
+mod hooks;
+mod index;
+mod land;
+mod prepare;
+mod restore;
+mod signing;
+
+pub(crate) use capture::{Capture, RawChange, raw_changes};
+pub(crate) use index::{OwnLock, PrivateIndex, index_checksum};
+pub use land::{Landed, land, recover, sweep};
+pub(crate) use prepare::index_tree;
+pub use prepare::prepare;
+pub(crate) use restore::{IndexAfter, restore};
+pub use signing::test_signing;
 
 /// A path a stage added or changed, as found on disk before anything is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +126,16 @@ pub enum Sign {
     Never,
 }
 
+/// Whether the user's own hooks see the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hooks {
+    /// None runs.
+    Skip,
+    /// `pre-commit` and `commit-msg` run and may refuse; they see exactly the tree that is to
+    /// be committed.
+    Run,
+}
+
 /// Why a stage was not committed. Nothing was moved.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -141,6 +170,21 @@ pub enum SnapshotError {
         /// A path that needs it.
         path: String,
     },
+    /// The index holds unmerged paths though no operation is in progress (a conflicting
+    /// `stash pop`). Adding everything would commit the conflict markers (case B08).
+    #[error("unmerged paths in the index: {}", paths.join(", "))]
+    Unmerged {
+        /// Some of them, lossily decoded.
+        paths: Vec<String>,
+    },
+    /// One of the user's hooks refused the commit.
+    #[error("the {hook} hook refused the commit: {output}")]
+    HookRejected {
+        /// `pre-commit` or `commit-msg`.
+        hook: String,
+        /// What it said, bounded.
+        output: String,
+    },
     /// Signing failed or asked for a passphrase.
     #[error("the commit could not be signed: {0}")]
     Signing(String),
@@ -150,71 +194,134 @@ pub enum SnapshotError {
 }
 
 /// What the agent did to git since `expected` was true. Reads only.
-pub fn meanwhile(_repo: &Repo, _expected: &Expected<'_>) -> Result<Meanwhile, GitError> {
-    todo!()
+pub fn meanwhile(repo: &Repo, expected: &Expected<'_>) -> Result<Meanwhile, GitError> {
+    // First, because a rebase or a bisect also detaches HEAD.
+    if let Some(operation) = repo.operation_in_progress()? {
+        return Ok(Meanwhile::LeftOperation(operation));
+    }
+    let tip = refs::read(repo, expected.branch)?;
+    let head = repo.head_branch()?;
+    if head.as_deref() != Some(expected.branch) {
+        let mut tips: Vec<Oid> = repo.resolve_commit("HEAD")?.into_iter().collect();
+        tips.extend(tip.filter(|oid| !tips.contains(oid)));
+        return Ok(Meanwhile::HeadMoved { tips });
+    }
+    let Some(tip) = tip else {
+        return Ok(Meanwhile::HeadMoved { tips: Vec::new() });
+    };
+    if &tip == expected.start_tip {
+        return Ok(Meanwhile::Nothing);
+    }
+    if !repo.is_ancestor(expected.start_tip, &tip)? {
+        return Ok(Meanwhile::HeadMoved { tips: vec![tip] });
+    }
+    let range = format!("{}..{tip}", expected.start_tip);
+    let text = repo.git.read(["rev-list", "--topo-order", &range]).text()?;
+    let commits = text
+        .lines()
+        .map(|line| line.parse().map_err(|_| GitError::answer("rev-list", line)))
+        .collect::<Result<_, _>>()?;
+    Ok(Meanwhile::Committed { tip, commits })
 }
 
 /// What `git add -A` would add, change or delete against the index and HEAD, without storing
 /// anything. Ignored files are left out, `.git` entries too.
-pub fn survey(_repo: &Repo) -> Result<Vec<Changed>, GitError> {
-    todo!()
+pub fn survey(repo: &Repo) -> Result<Vec<Changed>, GitError> {
+    let root = repo.work_tree_or_error()?;
+    let status = repo.status()?;
+    let mut found = Vec::with_capacity(status.len());
+    for entry in status {
+        let kind = kind_of(&root.join(os_path(&entry.path)))?;
+        let mut path = entry.path;
+        // Git marks a directory it does not enter with a slash.
+        if path.last() == Some(&b'/') {
+            path.pop();
+        }
+        found.push(Changed { path, kind });
+    }
+    Ok(found)
 }
 
-/// Writes tree and commit. `exclude` holds literal paths that stay as they are in the parent.
-/// `base` is the value the branch has now (from [`meanwhile`]).
-pub fn prepare(
-    _repo: &Repo,
-    _expected: &Expected<'_>,
-    _base: &Oid,
-    _message: &str,
-    _exclude: &[Vec<u8>],
-    _sign: Sign,
-) -> Result<Prepared, SnapshotError> {
-    todo!()
+fn kind_of(path: &Path) -> Result<ChangedKind, GitError> {
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(e) => match e.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                return Ok(ChangedKind::Deleted);
+            }
+            _ => return Err(GitError::file(path)(e)),
+        },
+    };
+    Ok(if meta.is_symlink() {
+        ChangedKind::Link
+    } else if meta.is_file() {
+        ChangedKind::File { bytes: meta.len() }
+    } else if meta.is_dir() && path.join(".git").symlink_metadata().is_ok() {
+        ChangedKind::NestedRepo
+    } else if meta.is_dir() {
+        // A tracked file gave way to a directory; its files are listed themselves.
+        ChangedKind::Deleted
+    } else {
+        ChangedKind::Other
+    })
 }
 
 /// What the prepared commit changes against its parent.
-pub fn changes(_repo: &Repo, _from: &Oid, _to: &Oid) -> Result<Vec<TreeChange>, GitError> {
-    todo!()
-}
-
-/// How a prepared commit got onto its branch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Landed {
-    /// Branch moved, index brought along.
-    Done,
-    /// Branch moved; the index was left alone because HEAD had left the branch.
-    HeadLeft,
-    /// Nothing moved: the user's index changed meanwhile. Prepare again (at most three times).
-    IndexChanged,
-}
-
-/// Moves the branch and brings the user's index along.
-pub fn land(_repo: &Repo, _prepared: &Prepared) -> Result<Landed, SnapshotError> {
-    todo!()
-}
-
-/// Finishes what a crash interrupted after [`prepare`]: commits the recorded commit object,
-/// never a new snapshot, so what a person edited since stays uncommitted.
-pub fn recover(_repo: &Repo, _prepared: &Prepared) -> Result<Landed, SnapshotError> {
-    todo!()
-}
-
-/// Removes leftovers of ours in `<git-dir>/dex` that no live record names. Never touches a
-/// lock that is not provably ours.
-pub fn sweep(_repo: &Repo, _keep: Option<&Prepared>) -> Result<(), GitError> {
-    todo!()
+pub fn changes(repo: &Repo, from: &Oid, to: &Oid) -> Result<Vec<TreeChange>, GitError> {
+    let raw = raw_changes(repo, from, to)?;
+    Ok(raw
+        .into_iter()
+        .map(|change| TreeChange {
+            mode: change.new_mode,
+            oid: (change.new_mode != 0).then_some(change.new),
+            path: change.path,
+        })
+        .collect())
 }
 
 /// The tree of the work tree as it is now (tracked and untracked, not ignored, `exclude` left
 /// out), written as objects; nothing else changes. Used for undo entries and finished phases.
-pub fn work_tree_tree(_repo: &Repo, _exclude: &[Vec<u8>]) -> Result<Oid, GitError> {
-    todo!()
+pub fn work_tree_tree(repo: &Repo, exclude: &[Vec<u8>]) -> Result<Oid, GitError> {
+    let private = PrivateIndex::copy(repo)?;
+    let parent = repo.resolve_commit("HEAD")?;
+    let capture = Capture {
+        repo,
+        parent: parent.as_ref(),
+        exclude,
+    };
+    capture.add(&private)?;
+    Ok(capture.tree(&private)?.0)
 }
 
 /// Makes tracked and untracked (not ignored) files equal to `tree`, and the index too, without
 /// moving any ref. Paths in `keep` are left as they are. Never writes through a symbolic link,
 /// never enters a nested repository. The caller has made an undo entry first.
-pub fn restore_tree(_repo: &Repo, _tree: &Oid, _keep: &[&Path]) -> Result<(), GitError> {
-    todo!()
+pub fn restore_tree(repo: &Repo, tree: &Oid, keep: &[&Path]) -> Result<(), GitError> {
+    let keep: Vec<Vec<u8>> = keep
+        .iter()
+        .map(|it| crate::repo::read::raw_path(it))
+        .collect();
+    restore(repo, tree, &keep, IndexAfter::Tree)
+}
+
+impl Repo {
+    /// The work tree's root, for operations that cannot do without.
+    pub(crate) fn work_tree_or_error(&self) -> Result<&Path, GitError> {
+        self.work_tree
+            .as_deref()
+            .ok_or_else(|| GitError::answer("rev-parse", "this is a bare repository"))
+    }
+
+    /// Commits everything on the branch that is checked out (an autosave), through the same
+    /// machinery as a stage: a private index, one compare-and-swap, the index brought along.
+    /// Returns the new commit.
+    pub fn commit_work_tree(&self, message: &str) -> Result<Oid, SnapshotError> {
+        prepare::commit_work_tree(self, message)
+    }
+}
+
+/// Splits `git … --raw -z` output: the fields of an entry and its path.
+fn raw_entries(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut fields = nul_split(bytes);
+    std::iter::from_fn(move || Some((fields.next()?, fields.next()?)))
 }

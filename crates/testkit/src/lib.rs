@@ -1,5 +1,8 @@
 //! Test helpers. Dev-only: no shipped crate depends on it.
 
+pub mod crash;
+pub mod fake_model;
+mod graph;
 pub mod repo;
 
 pub use repo::Repo;

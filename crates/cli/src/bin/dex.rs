@@ -1,2 +1,5 @@
-//! `dex`
-fn main() {}
+//! `dex`: unattended feature runs.
+
+fn main() -> std::process::ExitCode {
+    cli::dex_main()
+}

@@ -1,0 +1,12 @@
+//! `dex doctor`
+
+use std::path::Path;
+
+use crate::args;
+use crate::error::Failure;
+use crate::exit::Exit;
+
+/// Not there yet.
+pub fn doctor(_dir: &Path, _args: &args::Json) -> Result<Exit, Failure> {
+    Err(Failure::new(Exit::Failed, "not there yet"))
+}

@@ -1,0 +1,212 @@
+//! `dex resume`
+
+use std::path::Path;
+
+use dex::facts;
+use dex::files::lock::RunLock;
+use dex::files::record::PhaseStatus;
+use dex::live::{Live, PauseReason, Work};
+use dex::run::setup::{self, Fork, Goal, Wanted};
+use dex::reconcile::Reconciled;
+use dex::run::Choice;
+use gitdb::Repo;
+
+use crate::args;
+use crate::commands::run;
+use crate::error::Failure;
+use crate::exit::Exit;
+use crate::session;
+use crate::ui;
+
+/// Goes on with a run.
+pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
+    let repo = session::open(dir)?;
+    session::root(&repo)?;
+    if args.detached {
+        // A session of its own: closing the terminal does not reach it. Already having one is fine.
+        let _ = rustix::process::setsid();
+    }
+    if let Some(from) = &args.from {
+        return fork(&repo, from, args);
+    }
+    let known = facts::find(&repo, args.run.as_deref())?;
+    let facts = facts::read(&repo, &known)?;
+    let reconciled = dex::reconcile::reconcile(&facts);
+    if let Some(pid) = facts.running {
+        return Err(Failure::new(Exit::Locked, format!("process {pid} works on this run already"))
+            .hint("Watch it with `dex status --watch`."));
+    }
+    if reconciled.progress.has(dex::stage::Stage::Completion) {
+        ui::talk(format!("{} is complete; there is nothing to go on with", known.branch));
+        ui::talk("See it with `dex report`, or start from a stage with `dex resume --from plan:1`.");
+        return Ok(Exit::Done);
+    }
+    if known.remote_only {
+        return Err(Failure::new(Exit::Moved, format!("{} is only on a remote", known.branch))
+            .hint(format!("Check it out first: `git switch {}`.", known.branch)));
+    }
+    let mut live = match facts.live.clone() {
+        Some(live) => live,
+        None => setup::revive(&repo, &facts, &reconciled, settings(&repo)?)?,
+    };
+    let repo = in_its_work_tree(repo, &live)?;
+    let root = session::root(&repo)?.to_owned();
+    let lock = RunLock::acquire(&root, &repo.git_dir)?;
+    // Read again under the lock: the process that held it may have moved on.
+    if let Some(newer) = Live::read(&repo, &live.run_id)? {
+        live = newer;
+    }
+    for pid in dex::run::end_leftovers(&repo, &root) {
+        ui::talk(format!("ended process {pid}, left over from a run that was killed"));
+    }
+    let choice = choice(args, &live)?;
+    if !live.set_up {
+        setup::put_in_place(&repo, &mut live)?;
+    }
+    let agent = session::agent(&repo, &live.start.settings, session::script_speed())?;
+    run::check_agent(agent.as_ref())?;
+    if args.detach {
+        drop(lock);
+        return run::detach(&repo, &live, &again(args, choice));
+    }
+    take_over(&mut live, args, &reconciled);
+    let sitting = run::Sitting { detached: args.detached, person: ui::person_is_there(), choice };
+    run::carry_out(repo, live, lock, agent, sitting)
+}
+
+fn settings(repo: &Repo) -> Result<dex::live::Settings, Failure> {
+    Ok(session::settings(&session::load_config(repo, &Vec::new())?))
+}
+
+/// The repository as seen from the run's own work tree.
+fn in_its_work_tree(repo: Repo, live: &Live) -> Result<Repo, Failure> {
+    if repo.work_tree() == Some(live.worktree.as_path()) || !live.set_up {
+        return Ok(repo);
+    }
+    if !live.worktree.is_dir() {
+        // Never a silent fall-back to this one (case C26).
+        return Err(Failure::new(
+            Exit::Moved,
+            format!("the run's work tree {} is gone", live.worktree.display()),
+        )
+        .hint("Bring it back where it was, or start from a finished stage in a new run: `dex resume --from STAGE:CYCLE`."));
+    }
+    session::open(&live.worktree)
+}
+
+/// What to do with a half-done stage: as said, as asked at the terminal, or not at all.
+fn choice(args: &args::Resume, live: &Live) -> Result<Option<Choice>, Failure> {
+    let moved = live.pause.as_ref().is_some_and(|it| it.reason == PauseReason::HeadMoved);
+    let half_done = match &live.work {
+        Work::Started(attempt) => Some(attempt.place().label()),
+        Work::AgentFinished(done) if moved => Some(done.attempt.place().label()),
+        Work::Idle | Work::AgentFinished(_) | Work::Committing(_) => None,
+    };
+    let Some(label) = half_done else { return Ok(None) };
+    if args.keep {
+        return Ok(Some(Choice::Keep));
+    }
+    if args.discard {
+        return Ok(Some(Choice::Discard));
+    }
+    if !ui::person_is_there() {
+        return Err(dex::run::RunError::HalfDone(label).into());
+    }
+    ui::talk(format!("{label} was interrupted half-way. Its files are kept as an undo entry either way."));
+    ui::talk("  1 keep: the files stay as they are, and the stage is worked on again on top of them");
+    ui::talk("  2 discard: the files go back to before the stage, and it is worked on again");
+    match ui::ask_line("1 or 2 (empty: stop here):").as_deref() {
+        Some("1") => Ok(Some(Choice::Keep)),
+        Some("2") => Ok(Some(Choice::Discard)),
+        _ => Err(dex::run::RunError::HalfDone(label).into()),
+    }
+}
+
+/// The words for the process in the background.
+fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
+    let mut words = Vec::new();
+    match choice {
+        Some(Choice::Keep) => words.push("--keep".to_owned()),
+        Some(Choice::Discard) => words.push("--discard".to_owned()),
+        None => {}
+    }
+    if let Some(note) = &args.note {
+        words.extend(["-m".to_owned(), note.clone()]);
+    }
+    if let Some(budget) = args.budget {
+        words.extend(["--budget".to_owned(), budget.to_string()]);
+    }
+    if let Some(cycles) = args.cycles {
+        words.extend(["--cycles".to_owned(), cycles.to_string()]);
+    }
+    if args.step {
+        words.push("--step".to_owned());
+    }
+    for path in &args.allow {
+        words.extend(["--allow".to_owned(), path.clone()]);
+    }
+    words
+}
+
+/// A person goes on: what failed before no longer counts, and what they say now does.
+fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled) {
+    live.forgiven_cycles = run.progress.cycles_completed;
+    for attempt in live.attempts.iter_mut().filter(|it| it.status != PhaseStatus::Completed) {
+        attempt.retried = true;
+    }
+    if let Some(budget) = args.budget {
+        live.start.settings.max_budget_micro_usd = dex::files::micro(budget);
+    }
+    if let Some(cycles) = args.cycles {
+        live.start.settings.max_cycles = cycles;
+    }
+    live.start.step = args.step;
+    live.notes.extend(args.note.iter().cloned());
+    live.allow.extend(args.allow.iter().cloned());
+}
+
+/// `--from`: a new run that starts where a finished stage of another one ended.
+fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
+    let found = dex::facts::checkpoint(repo, from)?;
+    let Some(parent) = found.run else {
+        return Err(Failure::new(Exit::NotFound, format!("{from} belongs to no run"))
+            .hint("Name a finished stage: `dex timeline` lists them."));
+    };
+    let mut settings = settings(repo)?;
+    if let Some(budget) = args.budget {
+        settings.max_budget_micro_usd = dex::files::micro(budget);
+    }
+    if let Some(cycles) = args.cycles {
+        settings.max_cycles = cycles;
+    }
+    settings.allow.extend(args.allow.iter().cloned());
+    let agent = session::agent(repo, &settings, session::script_speed())?;
+    run::check_agent(agent.as_ref())?;
+    let base = parent.base_sha.as_deref().and_then(|it| it.parse().ok());
+    let wanted = Wanted {
+        goal: Goal::File(parent.goal.clone().unwrap_or_else(|| "GOAL.md".to_owned())),
+        settings,
+        small: false,
+        ask: false,
+        step: args.step,
+        worktree_under: None,
+        note: args.note.clone(),
+        from: Some(Fork {
+            parent_run_id: parent.run_id.clone(),
+            base_sha: base.unwrap_or_else(|| found.commit.clone()),
+            commit: found.commit,
+            base_branch: parent.base_branch.clone(),
+        }),
+    };
+    let (repo, live, lock) = setup::start(repo, &wanted)?;
+    ui::talk(format!(
+        "a new run on {} from {from}; {} stays as it is",
+        live.branch.trim_start_matches("refs/heads/"),
+        parent.branch.as_deref().unwrap_or("the other one")
+    ));
+    if args.detach {
+        drop(lock);
+        return run::detach(&repo, &live, &[]);
+    }
+    run::carry_out(repo, live, lock, agent, run::Sitting { person: ui::person_is_there(), ..run::Sitting::default() })
+}

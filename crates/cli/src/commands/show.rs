@@ -1,0 +1,12 @@
+//! `dex show`
+
+use std::path::Path;
+
+use crate::args;
+use crate::error::Failure;
+use crate::exit::Exit;
+
+/// Not there yet.
+pub fn show(_dir: &Path, _args: &args::Show) -> Result<Exit, Failure> {
+    Err(Failure::new(Exit::Failed, "not there yet"))
+}

@@ -1,0 +1,186 @@
+//! `dex status`
+
+use std::path::Path;
+use std::time::Duration;
+
+use dex::facts;
+use dex::reconcile::{Reconciled, RunStatus, Unfinished};
+use gitdb::Repo;
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::error::Failure;
+use crate::exit::Exit;
+use crate::session;
+use crate::ui::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, clean, styled};
+
+/// How often `--watch` looks.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Shows what a run is doing.
+pub fn status(dir: &Path, args: &args::Status) -> Result<Exit, Failure> {
+    let repo = session::open(dir)?;
+    let known = match facts::find(&repo, args.run.as_deref()) {
+        Err(facts::FactsError::NoRuns) if args.run.is_none() && !args.json => {
+            ui::out("No run yet. Start one with `dex run GOAL.md`, or see `dex demo`.");
+            return Ok(Exit::Done);
+        }
+        other => other?,
+    };
+    if args.watch {
+        return watch(&repo, &known);
+    }
+    let run = facts::read_run(&repo, &known)?;
+    if args.json {
+        ui::json(&to_json(&run));
+    } else {
+        show(&run);
+    }
+    Ok(match run.status {
+        RunStatus::NeedsInput => Exit::Waiting,
+        RunStatus::Running { .. } | RunStatus::Paused | RunStatus::Completed => Exit::Done,
+    })
+}
+
+/// Follows a run in another process: a line for each finished stage, then how it stands.
+fn watch(repo: &Repo, known: &facts::Known) -> Result<Exit, Failure> {
+    let mut shown = None;
+    let mut doing = String::new();
+    loop {
+        let known = facts::find(repo, Some(&known.branch))?;
+        let run = facts::read_run(repo, &known)?;
+        let done = run.progress.done.len();
+        let from = shown.unwrap_or_else(|| done.saturating_sub(5));
+        for finished in &run.progress.done[from.min(done)..] {
+            ui::out(format!(
+                "{} {:<28} {}",
+                styled(GOOD, "✓"),
+                finished.place.label(),
+                styled(NAME, finished.commit.short())
+            ));
+        }
+        shown = Some(done);
+        if let Unfinished::HalfDone(place) = &run.unfinished {
+            let now = format!("{} · {}", place.label(), ui::money(run.cost_micro));
+            if now != doing {
+                ui::talk(styled(DIM, format!("… {now}")));
+                doing = now;
+            }
+        }
+        if !matches!(run.status, RunStatus::Running { .. }) {
+            show(&run);
+            return Ok(Exit::Done);
+        }
+        std::thread::sleep(EVERY);
+    }
+}
+
+/// For people.
+pub fn show(run: &Reconciled) {
+    let branch = run.branch.as_deref().unwrap_or("?");
+    let state = match &run.status {
+        RunStatus::Running { pid } => styled(GOOD, format!("running (process {pid})")),
+        RunStatus::Paused => styled(WARN, "paused"),
+        RunStatus::NeedsInput => styled(WARN, "waiting for an answer"),
+        RunStatus::Completed => styled(GOOD, "completed"),
+    };
+    ui::out(format!("{} {state}", styled(NAME.bold(), branch)));
+    if let Some(pause) = &run.pause
+        && run.status != RunStatus::Completed
+    {
+        ui::out(format!("  because {}: {}", pause.reason.name(), clean(&pause.why)));
+    }
+    if let Some(last) = run.progress.last() {
+        ui::out(format!(
+            "  last stage   {} {}",
+            last.place.label(),
+            styled(DIM, last.commit.short())
+        ));
+    }
+    match &run.unfinished {
+        Unfinished::None => {}
+        Unfinished::HalfDone(place) if matches!(run.status, RunStatus::Running { .. }) => {
+            ui::out(format!("  at work on   {}", place.label()));
+        }
+        Unfinished::HalfDone(place) => {
+            ui::out(styled(WARN, format!("  interrupted  {} (unrecorded work is in the work tree)", place.label())));
+        }
+        Unfinished::ReadyToCommit(place) => {
+            ui::out(format!("  to commit    {} (finished; `dex resume` commits it)", place.label()));
+        }
+    }
+    ui::out(format!("  cycles       {} done", run.progress.cycles_completed));
+    ui::out(format!("  cost         {}", ui::money(run.cost_micro)));
+    ui::out(format!("  agent time   {}", ui::duration(run.duration_ms)));
+    for feature in &run.features {
+        let mark = match feature.status {
+            dex::files::manifest::Status::Completed => styled(GOOD, "✓"),
+            dex::files::manifest::Status::Active => styled(WARN, "●"),
+            dex::files::manifest::Status::Skipped => styled(BAD, "✗"),
+            dex::files::manifest::Status::Pending => styled(DIM, "○"),
+        };
+        ui::out(format!("  {mark} {}", clean(&feature.title)));
+    }
+    let left_out: Vec<_> = run.phases.iter().flat_map(|it| &it.left_out).collect();
+    for it in &left_out {
+        ui::out(styled(WARN, format!("  left out     {} ({})", clean(&it.path), it.reason)));
+    }
+    for difference in &run.differences {
+        ui::out(format!("  {} {}", styled(BOLD, "note:"), clean(&difference.text)));
+    }
+    if let Some(next) = next_command(run) {
+        ui::talk(format!("{} {next}", styled(NAME.bold(), "next:")));
+    }
+}
+
+fn next_command(run: &Reconciled) -> Option<&'static str> {
+    match (&run.status, &run.unfinished) {
+        (RunStatus::Running { .. }, _) => Some("dex status --watch, dex log -f, dex stop"),
+        (RunStatus::NeedsInput, _) => Some("dex answer"),
+        (RunStatus::Paused, Unfinished::HalfDone(_)) => {
+            Some("dex resume --keep or dex resume --discard")
+        }
+        (RunStatus::Paused, _) => Some("dex resume"),
+        (RunStatus::Completed, _) => Some("dex report"),
+    }
+}
+
+/// The documented shape of `dex status --json`.
+pub fn to_json(run: &Reconciled) -> Value {
+    let place = |it: &dex::stage::Place| {
+        json!({ "stage": it.stage.name(), "cycle": it.cycle, "feature": it.feature })
+    };
+    let (unfinished, at) = match &run.unfinished {
+        Unfinished::None => (Value::Null, Value::Null),
+        Unfinished::HalfDone(at) => (json!("half_done"), place(at)),
+        Unfinished::ReadyToCommit(at) => (json!("ready_to_commit"), place(at)),
+    };
+    let last = run.progress.last();
+    json!({
+        "runId": run.run_id,
+        "branch": run.branch,
+        "tip": run.tip,
+        "status": run.status.name(),
+        "pid": match run.status { RunStatus::Running { pid } => Some(pid), _ => None },
+        "pause": run.pause,
+        "question": run.question,
+        "goal": run.goal,
+        "agent": run.agent,
+        "baseBranch": run.base_branch,
+        "startedAt": run.started_at,
+        "endedAt": run.ended_at,
+        "lastCompletedStage": last.map(|it| place(&it.place)),
+        "lastCommit": last.map(|it| it.commit.to_string()),
+        "unfinished": unfinished,
+        "unfinishedStage": at,
+        "cyclesCompleted": run.progress.cycles_completed,
+        "stageCommits": run.progress.done.len(),
+        "costUsd": run.cost_micro.map(dex::files::dollars),
+        "durationMs": run.duration_ms,
+        "features": run.features.iter().map(|it| json!({
+            "id": it.id, "title": it.title, "slug": it.slug, "status": it.status, "specDir": it.spec_dir,
+        })).collect::<Vec<_>>(),
+        "leftOut": run.phases.iter().flat_map(|it| &it.left_out).collect::<Vec<_>>(),
+        "differences": run.differences.iter().map(|it| json!({ "code": it.code, "text": it.text })).collect::<Vec<_>>(),
+    })
+}

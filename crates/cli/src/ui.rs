@@ -1,0 +1,163 @@
+//! What people read: colour where wanted, untrusted text made harmless, numbers made short.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::error::Failure;
+
+/// Faint.
+pub const DIM: Style = Style::new().dimmed();
+/// Strong.
+pub const BOLD: Style = Style::new().bold();
+/// Good.
+pub const GOOD: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
+/// Bad.
+pub const BAD: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+/// To be noticed.
+pub const WARN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
+/// Names and ids.
+pub const NAME: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Cyan)));
+
+/// Text in a style. Colour is taken out again where it is not wanted.
+pub fn styled(style: Style, text: impl std::fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// A line of results, on standard output. A reader that went away ends the program quietly.
+pub fn out(text: impl AsRef<str>) {
+    let text = text.as_ref();
+    match crate::pager::write(text) {
+        Some(true) => return,
+        Some(false) => std::process::exit(0),
+        None => {}
+    }
+    let mut stdout = anstream::stdout().lock();
+    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(b"\n")).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A line of talk, on standard error.
+pub fn talk(text: impl AsRef<str>) {
+    let mut stderr = anstream::stderr().lock();
+    // Nobody is there to be told.
+    let _ = writeln!(stderr, "{}", text.as_ref());
+}
+
+/// JSON, on standard output.
+pub fn json(value: &impl serde::Serialize) {
+    let text = serde_json::to_string_pretty(value).expect("our own values are JSON");
+    out(text);
+}
+
+/// Whether a person is at the terminal, to read and to answer.
+pub fn person_is_there() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks for one line; none at the end of input.
+pub fn ask_line(prompt: &str) -> Option<String> {
+    let mut stderr = anstream::stderr().lock();
+    let _ = write!(stderr, "{prompt} ");
+    let _ = stderr.flush();
+    let mut line = String::new();
+    match std::io::stdin().read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(line.trim().to_owned()),
+    }
+}
+
+/// Untrusted text on one line: control, escape and direction characters are made visible (case
+/// I04), so that it can neither move the cursor nor disguise itself.
+pub fn clean(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => shown.push(' '),
+            '\n' => shown.push('⏎'),
+            c if harmful(c) => {
+                let _ = write!(shown, "\\u{{{:x}}}", c as u32);
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// As [`clean`], keeping line ends.
+pub fn clean_lines(text: &str) -> String {
+    text.split('\n').map(|line| clean(line.trim_end_matches('\r'))).collect::<Vec<_>>().join("\n")
+}
+
+fn harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+            | '\u{feff}' | '\u{061c}')
+}
+
+/// At most so many characters.
+pub fn cut(text: &str, chars: usize) -> String {
+    if text.chars().count() <= chars {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(chars.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// `$1.23`, or "not reported".
+pub fn money(micro: Option<u64>) -> String {
+    match micro {
+        Some(micro) => format!("${:.2}", micro as f64 / 1e6),
+        None => "not reported".to_owned(),
+    }
+}
+
+/// `1 h 2 min`, `3 min 4 s`, `5.6 s`.
+pub fn duration(ms: u64) -> String {
+    let s = ms / 1000;
+    match s {
+        0..60 => format!("{:.1} s", ms as f64 / 1000.0),
+        60..3600 => format!("{} min {} s", s / 60, s % 60),
+        _ => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+/// `1 file`, `2 files`.
+pub fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// Shows a failure.
+pub fn failure(failure: &Failure) {
+    talk(format!("{} {}", styled(BAD.bold(), "error:"), clean_lines(&failure.headline)));
+    for cause in &failure.causes {
+        talk(format!("  {} {}", styled(DIM, "caused by:"), clean_lines(cause)));
+    }
+    if let Some(hint) = &failure.hint {
+        talk(format!("{} {}", styled(NAME.bold(), "hint:"), clean_lines(hint)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i04_terminal_escapes_and_direction_changes_are_made_visible() {
+        assert_eq!(clean("a\u{1b}]52;c;x\u{7}b"), "a\\u{1b}]52;c;x\\u{7}b");
+        assert_eq!(clean("x\rALL PASSED\u{9b}2J\u{202e}"), "x\\u{d}ALL PASSED\\u{9b}2J\\u{202e}");
+        assert_eq!(clean("plain äöü 漢字"), "plain äöü 漢字");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(money(Some(1_234_567)), "$1.23");
+        assert_eq!(money(None), "not reported");
+        assert_eq!(duration(5_600), "5.6 s");
+        assert_eq!(duration(3_725_000), "1 h 2 min");
+    }
+}

@@ -1,0 +1,412 @@
+//! One attempt of an agent at a stage (or at a part of `implement`).
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use agents::transcript::Transcript;
+use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
+use serde_json::Value;
+
+use super::{Event, RunError, Runner, dotdex, new_id, now};
+use crate::answer::{self, Answer};
+use crate::element::{self, Ending};
+use crate::files::record::{Decision, PhaseStatus, Verify, VerifiedBy};
+use crate::files::store;
+use crate::live::{Attempt, Finished, Live, Used, Work};
+use crate::stage::{Place, Stage};
+
+/// Steps of an attempt kept in the record.
+const RECORDED_STEPS: usize = 40;
+/// Bytes of a transcript.
+const TRANSCRIPT_BYTES: u64 = 20 * 1024 * 1024;
+/// How often usage without money is written to the live record.
+const USAGE_EVERY: Duration = Duration::from_secs(2);
+
+/// What an agent is asked to do.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) place: Place,
+    pub(super) spec_dir: Option<String>,
+    pub(super) part: Option<u32>,
+    pub(super) prompt: String,
+    pub(super) tools: ToolSurface,
+    pub(super) verify: Option<Verify>,
+    pub(super) session: Option<String>,
+    pub(super) number: u32,
+}
+
+/// How an attempt went.
+#[derive(Debug)]
+pub(super) enum Tried {
+    /// The agent finished; its answer is checked.
+    Finished(Box<Finished>),
+    /// It finished with an answer or a tree that is not what the stage asks for.
+    Unusable { reason: &'static str, problem: String },
+    /// It failed.
+    Failed { reason: &'static str, detail: String },
+    /// Its dollars are used up.
+    Capped { detail: String },
+    /// No such agent here, or not logged in.
+    Unavailable { detail: String },
+    /// The quota is used up.
+    Quota { until_unix: Option<i64> },
+    /// We were asked to stop.
+    Stopped,
+}
+
+impl Runner<'_> {
+    /// Makes the attempt. On return the live record holds what a restart needs: the attempt as
+    /// finished, as an ended element, or (stopped) as half-done.
+    pub(super) fn attempt(&mut self, job: &Job) -> Result<Tried, RunError> {
+        let mut attempt = self.begin(job);
+        let scratch = self.scratch(&attempt.phase_id);
+        self.protect(&scratch)?;
+        self.live.pause = None;
+        self.live.quota_until = None;
+        self.live.work = Work::Started(Box::new(attempt.clone()));
+        self.live.write(&self.repo)?;
+        gitdb::fault::point("agent.before");
+        let began = Instant::now();
+        let (outcome, transcript) = self.run_agent(job, &mut attempt, &scratch);
+        gitdb::fault::point("agent.after");
+        let duration_ms = began.elapsed().as_millis() as u64;
+        attempt.used = outcome.usage.into();
+        attempt.model = outcome.model.clone().or(attempt.model);
+        attempt.session = outcome.session.clone().or(attempt.session);
+        let noticed = self.put_back(&attempt.phase_id)?;
+        for text in &noticed {
+            self.notice(text);
+        }
+        let tried = self.judge(job, attempt.clone(), outcome, duration_ms, transcript.as_ref(), noticed);
+        match &tried {
+            Tried::Finished(done) => {
+                self.live.work = Work::AgentFinished(done.clone());
+                self.live.write(&self.repo)?;
+            }
+            Tried::Stopped => {
+                attempt.stopped_at = Some(now());
+                self.live.work = Work::Started(Box::new(attempt));
+                self.live.write(&self.repo)?;
+            }
+            other => self.end_attempt(&attempt, other, duration_ms)?,
+        }
+        Ok(tried)
+    }
+
+    fn begin(&self, job: &Job) -> Attempt {
+        Attempt {
+            phase_id: new_id(),
+            stage: job.place.stage,
+            cycle: job.place.cycle,
+            feature: job.place.feature.clone(),
+            spec_dir: job.spec_dir.clone(),
+            part: job.part,
+            number: job.number,
+            started_at: now(),
+            stopped_at: None,
+            agent: Some(self.agent.name().to_owned()),
+            model: self.live.start.settings.model.clone(),
+            session: job.session.clone(),
+            sandbox: Some("none".to_owned()),
+            used: Used::default(),
+            verify: job.verify.clone(),
+            decision: None,
+        }
+    }
+
+    pub(super) fn scratch(&self, phase_id: &str) -> PathBuf {
+        Live::dir(&self.repo, &self.live.run_id).join("attempts").join(phase_id)
+    }
+
+    /// Remembers what the agent must not change: git's config and hooks, and `.dex/`.
+    fn protect(&self, scratch: &std::path::Path) -> Result<(), RunError> {
+        let protected = gitdb::protect::capture(&self.repo, &self.live.branch)?;
+        let path = scratch.join("protected.json");
+        store::write(&self.repo.common_dir, &path, &store::to_json(&protected))?;
+        dotdex::keep(&self.live.worktree, scratch)?;
+        Ok(())
+    }
+
+    /// Puts back what the agent changed outside its work, before git runs again. Also the first
+    /// thing after a crash.
+    pub(super) fn put_back(&mut self, phase_id: &str) -> Result<Vec<String>, RunError> {
+        let scratch = self.scratch(phase_id);
+        let path = scratch.join("protected.json");
+        let mut noticed = Vec::new();
+        if let Some(bytes) = store::read(&path)? {
+            let protected: gitdb::protect::Protected = store::parse_json(&path, &bytes)?;
+            let changes = gitdb::protect::put_back(&self.repo, &protected)?;
+            noticed.extend(changes.iter().map(ToString::to_string));
+        }
+        let aside = Live::dir(&self.repo, &self.live.run_id).join("put-back").join(phase_id);
+        noticed.extend(dotdex::put_back(
+            &self.repo,
+            &self.live.worktree,
+            &scratch,
+            &self.live.tip,
+            &aside,
+        )?);
+        Ok(noticed)
+    }
+
+    fn run_agent(
+        &mut self,
+        job: &Job,
+        attempt: &mut Attempt,
+        scratch: &std::path::Path,
+    ) -> (Outcome, Option<Transcript>) {
+        let request = self.request(job, attempt, scratch);
+        let log = Live::dir(&self.repo, &self.live.run_id).join("log");
+        // A transcript that cannot be written must not cost the stage.
+        let _ = std::fs::create_dir_all(&log);
+        let file = log.join(format!("{}-{}.jsonl", attempt.phase_id, job.place.checkpoint()));
+        let mut transcript = Transcript::open(&file, TRANSCRIPT_BYTES).ok();
+        let began = Instant::now();
+        let mut written = Instant::now();
+        let Runner { repo, live, agent, observer, control, .. } = self;
+        let outcome = agent.run(
+            &request,
+            &mut |event| {
+                if let Some(transcript) = &mut transcript {
+                    transcript.event(&event, began.elapsed().as_millis() as u64);
+                }
+                match &event {
+                    agents::Event::Usage(usage) => {
+                        let paid = usage.cost_micro_usd != attempt.used.cost_micro_usd;
+                        attempt.used = (*usage).into();
+                        if paid || written.elapsed() >= USAGE_EVERY {
+                            written = Instant::now();
+                            live.work = Work::Started(Box::new(attempt.clone()));
+                            // The next write, or the end of the attempt, tells it again.
+                            let _ = live.write(repo);
+                        }
+                    }
+                    agents::Event::Started { model, session, .. } => {
+                        attempt.model = model.clone().or(attempt.model.take());
+                        attempt.session = session.clone().or(attempt.session.take());
+                    }
+                    _ => {}
+                }
+                observer.event(&Event::Agent(&event));
+            },
+            &control.now,
+        );
+        (outcome, transcript)
+    }
+
+    fn request(&self, job: &Job, attempt: &Attempt, scratch: &std::path::Path) -> Request {
+        let settings = &self.live.start.settings;
+        let paths = super::inputs::Paths::of(&self.live.start.goal);
+        let mut values = std::collections::BTreeMap::from([
+            ("goalFile".to_owned(), paths.goal),
+            ("goalProductDomain".to_owned(), paths.product),
+            ("goalTechnicalDomain".to_owned(), paths.technical),
+            ("goalClarified".to_owned(), paths.clarified),
+            ("attempt".to_owned(), job.number.to_string()),
+        ]);
+        if let Some(part) = job.part {
+            values.insert("phase".to_owned(), part.to_string());
+        }
+        Request {
+            stage: job.place.stage.name().to_owned(),
+            cycle: job.place.cycle,
+            feature: job.place.feature.clone(),
+            prompt: job.prompt.clone(),
+            dir: self.live.worktree.clone(),
+            spec_dir: attempt.spec_dir.clone(),
+            run_id: self.live.run_id.clone(),
+            tools: job.tools,
+            schema: Some(answer::schema(job.place.stage.name())),
+            model: settings.model.clone(),
+            session: job.session.clone(),
+            limits: Limits {
+                wall: Duration::from_millis(settings.stage_timeout_ms),
+                idle: Duration::from_millis(settings.idle_ms),
+                turns: settings.max_turns,
+                cost_micro_usd: self.dollars_left(&job.place),
+                output_bytes: 1 << 30,
+            },
+            scratch: scratch.to_owned(),
+            values,
+        }
+    }
+
+    /// Micro-dollars an attempt at this stage may still cost: the lesser of what is left of the
+    /// stage's and of the run's.
+    fn dollars_left(&self, place: &Place) -> u64 {
+        let settings = &self.live.start.settings;
+        let of_stage: u64 = self
+            .live
+            .attempts
+            .iter()
+            .filter(|it| it.stage.as_deref() == Some(place.stage.name()) && !it.is_forgiven())
+            .filter_map(|it| it.cost_usd)
+            .map(crate::files::micro)
+            .sum();
+        let before: u64 = self.spent_committed;
+        let since: u64 =
+            self.live.attempts.iter().filter_map(|it| it.cost_usd).map(crate::files::micro).sum();
+        let stage_left = settings.stage_budget_micro_usd.saturating_sub(of_stage);
+        let run_left = settings.max_budget_micro_usd.saturating_sub(before + since);
+        stage_left.min(run_left)
+    }
+
+    /// Turns what the agent reports, and the tree it left, into how the attempt went.
+    fn judge(
+        &mut self,
+        job: &Job,
+        mut attempt: Attempt,
+        outcome: Outcome,
+        duration_ms: u64,
+        transcript: Option<&Transcript>,
+        noticed: Vec<String>,
+    ) -> Tried {
+        match outcome.ended {
+            AgentEnded::Stopped => return Tried::Stopped,
+            AgentEnded::Quota { until_unix } => return Tried::Quota { until_unix },
+            AgentEnded::Failed { failure, detail } => return failed(failure, detail),
+            AgentEnded::Finished => {}
+        }
+        let given = outcome.answer.unwrap_or(Value::Null);
+        let checked = match answer::check(job.place.stage.name(), &given) {
+            Ok(checked) => checked,
+            Err(error) => {
+                return Tried::Unusable { reason: "malformed_answer", problem: error.to_string() };
+            }
+        };
+        match self.output_of(job, &attempt) {
+            Ok(spec_dir) => attempt.spec_dir = spec_dir,
+            Err(problem) => return Tried::Unusable { reason: "missing_output", problem },
+        }
+        if let Answer::Verify(word) = &checked {
+            attempt.verify = Some(settle_verify(attempt.verify.take(), word));
+        }
+        if let Answer::GapAnalysis(gap) = &checked {
+            attempt.decision = Some(match gap.decision {
+                answer::Decision::ResumeFeature => Decision::ResumeFeature,
+                answer::Decision::ReplanFeature => Decision::ReplanFeature,
+            });
+        }
+        Tried::Finished(Box::new(Finished {
+            attempt,
+            ended_at: now(),
+            duration_ms,
+            answer: Some(given),
+            assumptions: Vec::new(),
+            steps: transcript.map(|it| it.steps(RECORDED_STEPS)).unwrap_or_default(),
+            cycle_outcome: None,
+            noticed,
+            agent_commits: Vec::new(),
+            left_out: Vec::new(),
+        }))
+    }
+
+    /// Checks that the stage left what it must; returns the feature's spec directory.
+    fn output_of(&self, job: &Job, attempt: &Attempt) -> Result<Option<String>, String> {
+        let root = &self.live.worktree;
+        let mut spec_dir = attempt.spec_dir.clone();
+        if job.place.stage == Stage::Specify {
+            spec_dir = Some(self.new_spec_dir(attempt.spec_dir.as_deref())?);
+        }
+        let paths = super::inputs::Paths::of(&self.live.start.goal);
+        let wanted = paths.output(job.place.stage, spec_dir.as_deref());
+        let there = wanted.iter().any(|path| {
+            std::fs::symlink_metadata(root.join(path)).is_ok_and(|it| it.is_file() && it.len() > 0)
+        });
+        if wanted.is_empty() || there {
+            Ok(spec_dir)
+        } else {
+            Err(format!("{} was not written", wanted[0]))
+        }
+    }
+
+    /// The directory `specify` made: the proposed one, else the only new one under `specs/`.
+    fn new_spec_dir(&self, proposed: Option<&str>) -> Result<String, String> {
+        let root = &self.live.worktree;
+        if let Some(proposed) = proposed.filter(|it| root.join(it).join("spec.md").is_file()) {
+            return Ok(proposed.to_owned());
+        }
+        let before = self.repo.list_tree(&self.live.tip, "specs").unwrap_or_default();
+        let mut new: Vec<String> = std::fs::read_dir(root.join("specs"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|it| it.file_type().is_ok_and(|it| it.is_dir()))
+            .filter_map(|it| it.file_name().into_string().ok())
+            .map(|name| format!("specs/{name}"))
+            .filter(|dir| !before.contains(dir) && root.join(dir).join("spec.md").is_file())
+            .collect();
+        match new.len() {
+            1 => Ok(new.remove(0)),
+            0 => Err(format!("{}/spec.md was not written", proposed.unwrap_or("specs/<NNN>-<slug>"))),
+            _ => Err(format!("several new spec directories: {}", new.join(", "))),
+        }
+    }
+
+    /// Writes an attempt that did not finish into the live record.
+    fn end_attempt(
+        &mut self,
+        attempt: &Attempt,
+        tried: &Tried,
+        duration_ms: u64,
+    ) -> Result<(), RunError> {
+        let (status, reason, detail, retried) = match tried {
+            Tried::Unusable { reason, problem } => {
+                (PhaseStatus::Failed, *reason, problem.as_str(), attempt.number < super::stages::TRIES)
+            }
+            Tried::Failed { reason, detail } => {
+                (PhaseStatus::Failed, *reason, detail.as_str(), false)
+            }
+            Tried::Capped { detail } => (PhaseStatus::Stopped, "cost_cap", detail.as_str(), false),
+            Tried::Unavailable { detail } => {
+                (PhaseStatus::Stopped, "agent_unavailable", detail.as_str(), false)
+            }
+            Tried::Quota { .. } => (PhaseStatus::Stopped, "quota", "the quota is used up", true),
+            Tried::Finished(_) | Tried::Stopped => return Ok(()),
+        };
+        let ending =
+            Ending { at: now(), duration_ms, reason: reason.to_owned(), retried };
+        self.live.attempts.push(element::of_attempt(attempt, status, Some(&ending)));
+        self.live.work = Work::Idle;
+        self.live.write(&self.repo)?;
+        let detail = agents::redact::redact(detail);
+        let place = attempt.place();
+        self.observer.event(&Event::Failed { place: &place, reason, detail: &detail, again: retried });
+        Ok(())
+    }
+}
+
+fn failed(failure: Failure, detail: String) -> Tried {
+    match failure {
+        Failure::CostCap => Tried::Capped { detail },
+        Failure::Unavailable => Tried::Unavailable { detail },
+        Failure::AgentError
+        | Failure::TimeOut
+        | Failure::Idle
+        | Failure::MaxTurns
+        | Failure::OutputCap
+        | Failure::Protocol
+        | Failure::NeedsPermission => Tried::Failed { reason: failure.name(), detail },
+    }
+}
+
+/// The result of `verify`: passed only if the command passed and the agent found nothing that
+/// blocks. Without a command it is the agent's word.
+fn settle_verify(command: Option<Verify>, word: &answer::Verify) -> Verify {
+    let mut failures: Vec<String> =
+        word.blocking().map(|it| format!("{}: {}", it.criterion, it.description)).collect();
+    if !word.says_done() && failures.is_empty() {
+        failures.push(format!("the agent says it is not done: {}", word.summary));
+    }
+    let mut verify = command.unwrap_or(Verify {
+        command: None,
+        exit: None,
+        by: VerifiedBy::Word,
+        passed: true,
+        failures: Vec::new(),
+        more: serde_json::Map::new(),
+    });
+    verify.passed &= word.says_done();
+    verify.failures.extend(failures.iter().map(|it| agents::redact::redact(it)));
+    verify
+}

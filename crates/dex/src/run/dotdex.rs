@@ -1,0 +1,233 @@
+//! Keeping `.dex/` out of the agent's hands: what it changed there is put back before anything
+//! else reads it, and moved aside, never thrown away.
+//!
+//! An agent may only add to `learnings.md`. Settings, prompts, state, manifest and records are
+//! kept as they were when the attempt began.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use gitdb::{GitError, Oid, Repo};
+
+use crate::files::store::{self, FileError};
+
+/// Putting back failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PutBackError {
+    /// A file could not be used.
+    #[error("{} could not be put back", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("a file under .dex could not be put back")]
+    File(#[from] FileError),
+    /// The tracked version could not be read.
+    #[error("git failed")]
+    Git(#[from] GitError),
+}
+
+/// What identifies an untouched file without reading it. The change time cannot be set by hand.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Signature {
+    len: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+struct Kept {
+    /// Records of runs: restored from the commit when touched.
+    runs: BTreeMap<String, Signature>,
+    /// Everything else: copied.
+    copied: BTreeSet<String>,
+}
+
+const LEARNINGS: &str = "learnings.md";
+
+/// Remembers `.dex/` as it is.
+pub(super) fn keep(root: &Path, scratch: &Path) -> Result<(), PutBackError> {
+    let mut kept = Kept::default();
+    let copies = scratch.join("dex-kept");
+    for name in walk(&root.join(".dex"))? {
+        let path = root.join(".dex").join(&name);
+        if name.starts_with("runs/") {
+            kept.runs.insert(name, signature(&path)?);
+        } else {
+            let bytes = std::fs::read(&path).map_err(io_at(&path))?;
+            store::write(scratch, &copies.join(&name), &bytes)?;
+            kept.copied.insert(name);
+        }
+    }
+    store::write(scratch, &scratch.join("dex-kept.json"), &store::to_json(&kept))?;
+    Ok(())
+}
+
+/// Puts `.dex/` back to what [`keep`] saw, except for additions to `learnings.md`. Returns what
+/// was changed, for people. What the agent had written goes to `aside`.
+pub(super) fn put_back(
+    repo: &Repo,
+    root: &Path,
+    scratch: &Path,
+    tip: &Oid,
+    aside: &Path,
+) -> Result<Vec<String>, PutBackError> {
+    let list = scratch.join("dex-kept.json");
+    let Some(bytes) = store::read(&list)? else { return Ok(Vec::new()) };
+    let kept: Kept = store::parse_json(&list, &bytes)?;
+    let dir = root.join(".dex");
+    let mut noticed = Vec::new();
+    if std::fs::symlink_metadata(&dir).is_ok_and(|it| !it.is_dir()) {
+        move_aside(&dir, &aside.join("dex"))?;
+        noticed.push(".dex was replaced and is put back".to_owned());
+    }
+    for name in walk(&dir)? {
+        if !kept.runs.contains_key(&name) && !kept.copied.contains(&name) && name != LEARNINGS {
+            move_aside(&dir.join(&name), &aside.join(&name))?;
+            noticed.push(format!(".dex/{name} was made by the agent and is moved aside"));
+        }
+    }
+    for name in &kept.copied {
+        let before = std::fs::read(scratch.join("dex-kept").join(name)).map_err(io_at(scratch))?;
+        let path = dir.join(name);
+        let now = store::read(&path).ok().flatten();
+        if now.as_deref() == Some(&before) {
+            continue;
+        }
+        if name == LEARNINGS {
+            if let Some(merged) = now.and_then(|now| only_added(&before, &now)) {
+                store::write(root, &path, &merged)?;
+                continue;
+            }
+        } else {
+            noticed.push(format!(".dex/{name} was changed by the agent and is put back"));
+        }
+        restore(root, &path, &before, &aside.join(name))?;
+    }
+    for (name, before) in &kept.runs {
+        let path = dir.join(name);
+        if signature(&path).is_ok_and(|it| it == *before) {
+            continue;
+        }
+        if let Some(bytes) = repo.read_file(tip, &format!(".dex/{name}"))?
+            && store::read(&path).ok().flatten().as_deref() != Some(&bytes)
+        {
+            restore(root, &path, &bytes, &aside.join(name))?;
+            noticed.push(format!(".dex/{name} was changed by the agent and is put back"));
+        }
+    }
+    Ok(noticed)
+}
+
+/// The old text with every line that is new in the other one after it; none when the new text
+/// is no text.
+fn only_added(before: &[u8], now: &[u8]) -> Option<Vec<u8>> {
+    if now.starts_with(before) {
+        return Some(now.to_vec());
+    }
+    let (old, new) = (std::str::from_utf8(before).ok()?, std::str::from_utf8(now).ok()?);
+    let known: BTreeSet<&str> = old.lines().collect();
+    let mut merged = old.to_owned();
+    for line in new.lines().filter(|it| !known.contains(it)) {
+        if !merged.is_empty() && !merged.ends_with('\n') {
+            merged.push('\n');
+        }
+        merged.push_str(line);
+        merged.push('\n');
+    }
+    Some(merged.into_bytes())
+}
+
+fn restore(root: &Path, path: &Path, bytes: &[u8], aside: &Path) -> Result<(), PutBackError> {
+    move_aside(path, aside)?;
+    // A parent the agent turned into a file or link would stop the write.
+    if let Some(parent) = path.parent()
+        && std::fs::symlink_metadata(parent).is_ok_and(|it| !it.is_dir())
+    {
+        move_aside(parent, &aside.with_extension("parent"))?;
+    }
+    Ok(store::write(root, path, bytes)?)
+}
+
+fn move_aside(from: &Path, to: &Path) -> Result<(), PutBackError> {
+    if std::fs::symlink_metadata(from).is_err() {
+        return Ok(());
+    }
+    if let Some(parent) = to.parent() {
+        std::fs::create_dir_all(parent).map_err(io_at(parent))?;
+    }
+    match std::fs::rename(from, to) {
+        Ok(()) => Ok(()),
+        // The git directory may be on another file system.
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            if std::fs::symlink_metadata(from).is_ok_and(|it| it.is_file()) {
+                std::fs::copy(from, to).map_err(io_at(from))?;
+            }
+            std::fs::remove_file(from).map_err(io_at(from))
+        }
+        Err(source) => Err(PutBackError::Io { path: from.to_owned(), source }),
+    }
+}
+
+fn signature(path: &Path) -> Result<Signature, PutBackError> {
+    let meta = std::fs::symlink_metadata(path).map_err(io_at(path))?;
+    Ok(Signature {
+        len: meta.len(),
+        inode: meta.ino(),
+        changed: (meta.ctime(), meta.ctime_nsec()),
+    })
+}
+
+/// Files under a directory, as paths from it; links are files, and are never followed.
+fn walk(dir: &Path) -> Result<Vec<String>, PutBackError> {
+    let mut found = Vec::new();
+    let mut todo = vec![PathBuf::new()];
+    while let Some(rel) = todo.pop() {
+        let here = dir.join(&rel);
+        let entries = match std::fs::read_dir(&here) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(PutBackError::Io { path: here, source }),
+        };
+        for entry in entries {
+            let entry = entry.map_err(io_at(&here))?;
+            let kind = entry.file_type().map_err(io_at(&here))?;
+            let rel = rel.join(entry.file_name());
+            if kind.is_dir() {
+                todo.push(rel);
+            } else if let Some(name) = rel.to_str() {
+                // A name that is no text is none of ours; the snapshot takes it as it is.
+                found.push(name.to_owned());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PutBackError {
+    let path = path.to_owned();
+    move |source| PutBackError::Io { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learnings_only_ever_grow() {
+        let add = |before: &str, now: &str| {
+            String::from_utf8(only_added(before.as_bytes(), now.as_bytes()).unwrap()).unwrap()
+        };
+        assert_eq!(add("a\n", "a\nb\n"), "a\nb\n");
+        assert_eq!(add("a\nb\n", "c\n"), "a\nb\nc\n");
+        assert_eq!(add("a", "b"), "a\nb\n");
+        assert_eq!(only_added(b"a", b"\xff"), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! Carrying a run out: decide ([`crate::next`]), do, commit, again.
+//!
+//! Nothing here decides what comes next, and nothing pure is in here. Every effect a restart must
+//! know of is in the live record before it happens; [`Runner::go`] first finishes what an earlier
+//! process left, so being killed anywhere and being stopped look the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use agents::{Agent, Stop};
+use gitdb::snapshot::SnapshotError;
+use gitdb::{GitError, Head, Oid, Repo, refs};
+
+use crate::answer::Question;
+use crate::facts::{self, FactsError, Known};
+use crate::files::lock::RunLock;
+use crate::files::record::Phase;
+use crate::files::store::FileError;
+use crate::live::{Live, Pause, PauseReason, Work};
+use crate::next::{Next, next};
+use crate::outcome::{self, Verdict};
+use crate::reconcile::{Facts, Reconciled, reconcile};
+use crate::stage::{Place, Stage};
+
+mod attempt;
+mod commit;
+pub mod dotdex;
+mod inputs;
+pub mod setup;
+mod stages;
+mod stop;
+mod unfinished;
+mod verify;
+
+pub use stop::{Request as StopRequest, Watch, request as request_stop};
+pub use unfinished::Choice;
+
+/// Something a watcher may show.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A stage begins.
+    StageStarted {
+        /// Where in the run.
+        place: &'a Place,
+        /// The agent, none for a stage without one.
+        agent: Option<&'a str>,
+        /// Title of the feature.
+        feature: Option<&'a str>,
+        /// Why this stage.
+        why: &'a str,
+    },
+    /// A part of `implement` begins.
+    PartStarted {
+        /// Its number.
+        part: u32,
+        /// How many there are.
+        of: u32,
+        /// Its title.
+        title: &'a str,
+    },
+    /// The agent did something.
+    Agent(&'a agents::Event),
+    /// The project's verify command runs.
+    Verifying {
+        /// The command.
+        command: &'a str,
+    },
+    /// A stage is committed.
+    Committed {
+        /// Where in the run.
+        place: &'a Place,
+        /// Its commit.
+        commit: &'a Oid,
+        /// Its element of the record.
+        phase: &'a Phase,
+    },
+    /// An attempt did not finish its stage.
+    Failed {
+        /// Where in the run.
+        place: &'a Place,
+        /// The named reason.
+        reason: &'a str,
+        /// One line.
+        detail: &'a str,
+        /// Whether the stage is tried again.
+        again: bool,
+    },
+    /// Something to know: left out, put back, assumed, recovered.
+    Notice(&'a str),
+    /// It waits for a quota.
+    Waiting {
+        /// RFC 3339.
+        until: &'a str,
+    },
+}
+
+/// What a person answers to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// This.
+    Answer(String),
+    /// Nobody is there, or they left it to us.
+    Nobody,
+}
+
+/// Watches a run and may answer its questions.
+pub trait Observer {
+    /// Something happened.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// A question of a clarification stage; asked only where a person is there.
+    fn ask(&mut self, question: &Question) -> Reply;
+}
+
+/// Asks a run to end; shared with signal handlers and the watcher of stop requests.
+#[derive(Debug, Clone, Default)]
+pub struct Control {
+    /// Ends the attempt now.
+    pub now: Stop,
+    /// Ends the run after the stage at work.
+    pub after_stage: Arc<AtomicBool>,
+    /// The signal that asked, 0 for none.
+    pub signal: Arc<AtomicUsize>,
+}
+
+impl Control {
+    /// Whether it is to end at the next boundary.
+    pub fn wants_end(&self) -> bool {
+        self.now.is_set() || self.after_stage.load(Ordering::SeqCst)
+    }
+}
+
+/// How a run (or this sitting of it) ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The last commit is made.
+    Completed(Verdict),
+    /// It stopped before the end and can be resumed.
+    Paused(Pause, Verdict),
+}
+
+/// A run cannot go on. Nothing was lost; the live record says where it is.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Reading failed.
+    #[error("could not look at the run")]
+    Facts(#[from] FactsError),
+    /// Git failed.
+    #[error("git failed")]
+    Git(#[from] GitError),
+    /// A stage could not be committed.
+    #[error("the stage could not be committed")]
+    Snapshot(#[from] SnapshotError),
+    /// A file of ours could not be read or written.
+    #[error("a file of the run could not be used")]
+    File(#[from] FileError),
+    /// What the agent changed could not be put back.
+    #[error("what the agent changed could not be put back")]
+    PutBack(#[from] dotdex::PutBackError),
+    /// A prompt cannot be rendered.
+    #[error("the prompt of {stage} cannot be used")]
+    Prompt {
+        /// The stage.
+        stage: Stage,
+        /// Why.
+        #[source]
+        source: crate::prompt::PromptError,
+    },
+    /// The run's branch is gone.
+    #[error("the branch {0} is gone")]
+    BranchGone(String),
+    /// The work tree is not on the run's branch.
+    #[error("the work tree is on {found}, not on {branch}")]
+    ElsewhereNow {
+        /// The run's branch, short.
+        branch: String,
+        /// Where HEAD is.
+        found: String,
+    },
+    /// A merge, rebase … is open in the work tree.
+    #[error("a {0:?} is in progress in the work tree")]
+    Operation(gitdb::repo::Operation),
+    /// A stage was interrupted half-way and nobody said what to do with its files.
+    #[error("{0} was interrupted half-way")]
+    HalfDone(String),
+    /// A question waits for an answer.
+    #[error("a question waits for an answer")]
+    Unanswered,
+}
+
+/// Carries one run out, in one work tree, holding its lock.
+pub struct Runner<'a> {
+    /// The repository, seen from the run's work tree.
+    pub repo: Repo,
+    /// The live record.
+    pub live: Live,
+    /// The back end.
+    pub agent: Box<dyn Agent>,
+    /// Who watches.
+    pub observer: &'a mut dyn Observer,
+    /// How it is asked to end.
+    pub control: Control,
+    /// Whether a person is there to answer.
+    pub person: bool,
+    /// Held as long as it runs.
+    pub lock: RunLock,
+    /// Micro-dollars of the committed record, as of the last look.
+    pub spent_committed: u64,
+}
+
+impl std::fmt::Debug for Runner<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runner").field("run", &self.live.run_id).finish_non_exhaustive()
+    }
+}
+
+/// What a stage came to, for the loop.
+enum Went {
+    /// On to the next decision.
+    On,
+    /// The run pauses.
+    Pause(PauseReason, String),
+}
+
+impl Runner<'_> {
+    /// Works until the run is over or has to stop.
+    pub fn go(&mut self) -> Result<Ended, RunError> {
+        loop {
+            if let Went::Pause(reason, why) = self.finish_what_is_left()? {
+                return self.pause(reason, why);
+            }
+            let run = self.read()?.0;
+            if self.control.wants_end() {
+                return self.pause(PauseReason::UserAbort, "it was asked to stop".to_owned());
+            }
+            let settings = self.live.start.settings.clone();
+            let went = match next(&run, &settings) {
+                Next::Over => return self.over(),
+                Next::Stop { reason, why } => return self.pause(reason, why),
+                Next::Complete => self.complete(&run)?,
+                Next::Stage(step) => self.stage(&run, &step)?,
+            };
+            match went {
+                Went::On if self.live.start.step && self.live.work == Work::Idle => {
+                    let run = self.read()?.0;
+                    if run.progress.has(Stage::Completion) {
+                        return self.over();
+                    }
+                    return self.pause(PauseReason::StepMode, "it pauses after every stage".into());
+                }
+                Went::On => {}
+                Went::Pause(reason, why) => return self.pause(reason, why),
+            }
+        }
+    }
+
+    /// Reads and settles the run as it is now.
+    fn read(&mut self) -> Result<(Reconciled, Facts), RunError> {
+        let known = Known {
+            branch: self.live.branch.trim_start_matches("refs/heads/").to_owned(),
+            tip: refs::read(&self.repo, &self.live.branch)?,
+            remote_only: false,
+            run_id: Some(self.live.run_id.clone()),
+        };
+        if known.tip.is_none() {
+            return Err(RunError::BranchGone(known.branch));
+        }
+        let mut facts = facts::read(&self.repo, &known)?;
+        facts.live = Some(self.live.clone());
+        let committed = crate::progress::phases(facts.record.got());
+        self.spent_committed = crate::progress::cost_micro(committed).unwrap_or(0);
+        Ok((reconcile(&facts), facts))
+    }
+
+    /// Checks, before a stage, that the work tree still is the run's (cases C26, C27), and takes
+    /// the branch's value as the stage's start tip.
+    fn check_place(&mut self) -> Result<(), RunError> {
+        let branch = self.live.branch.clone();
+        match self.repo.head()? {
+            Head::Branch { name, oid: Some(tip) } if name == branch => {
+                // Commits made by hand since are built upon, never dropped.
+                self.live.tip = tip;
+            }
+            Head::Branch { name, oid } if name == branch => {
+                debug_assert!(oid.is_none());
+                return Err(RunError::BranchGone(branch));
+            }
+            Head::Branch { name, .. } => {
+                return Err(RunError::ElsewhereNow {
+                    branch: branch.trim_start_matches("refs/heads/").to_owned(),
+                    found: name.trim_start_matches("refs/heads/").to_owned(),
+                });
+            }
+            Head::Detached(oid) => {
+                return Err(RunError::ElsewhereNow {
+                    branch: branch.trim_start_matches("refs/heads/").to_owned(),
+                    found: format!("a detached HEAD at {}", oid.short()),
+                });
+            }
+        }
+        match self.repo.operation_in_progress()? {
+            Some(operation) => Err(RunError::Operation(operation)),
+            None => Ok(()),
+        }
+    }
+
+    fn pause(&mut self, reason: PauseReason, why: String) -> Result<Ended, RunError> {
+        let pause = Pause { reason, why, at: now() };
+        self.live.pause = Some(pause.clone());
+        self.live.write(&self.repo)?;
+        let verdict = outcome::verdict(&self.read()?.0);
+        Ok(Ended::Paused(pause, verdict))
+    }
+
+    fn over(&mut self) -> Result<Ended, RunError> {
+        self.live.pause = None;
+        self.live.write(&self.repo)?;
+        Ok(Ended::Completed(outcome::verdict(&self.read()?.0)))
+    }
+
+    fn notice(&mut self, text: &str) {
+        self.observer.event(&Event::Notice(text));
+    }
+}
+
+/// The moment, RFC 3339 in UTC with milliseconds, as every file of ours keeps it.
+pub fn now() -> String {
+    stamp(jiff::Timestamp::now())
+}
+
+/// A moment as every file of ours keeps it.
+pub fn stamp(at: jiff::Timestamp) -> String {
+    format!("{at:.3}")
+}
+
+/// Ends processes that an earlier, killed `dex` left working in this work tree.
+pub fn end_leftovers(repo: &Repo, worktree: &std::path::Path) -> Vec<u32> {
+    let mut ended = Vec::new();
+    for live in Live::all(repo).into_iter().flatten() {
+        if live.worktree != worktree {
+            continue;
+        }
+        let attempts = Live::dir(repo, &live.run_id).join("attempts");
+        for attempt in std::fs::read_dir(attempts).into_iter().flatten().flatten() {
+            for list in std::fs::read_dir(attempt.path()).into_iter().flatten().flatten() {
+                if list.file_name().to_string_lossy().contains("process") {
+                    // A list that cannot be read names nobody we could end.
+                    ended.extend(agents::guard::end_leftovers(&list.path()).unwrap_or_default());
+                }
+            }
+        }
+    }
+    ended
+}
+
+fn new_id() -> String {
+    uuid::Uuid::now_v7().hyphenated().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn times_are_written_in_utc_with_milliseconds() {
+        let at: jiff::Timestamp = "2026-11-30T22:45:00.1234567Z".parse().unwrap();
+        assert_eq!(super::stamp(at), "2026-11-30T22:45:00.123Z");
+    }
+}

@@ -1,0 +1,441 @@
+//! Starting a run, so that being killed at any step leaves something the next try goes on from.
+//!
+//! The checks come first and change nothing. Then the live record says what is about to be made;
+//! branch, HEAD and files follow, each step repeatable ([`put_in_place`]).
+
+use std::path::{Path, PathBuf};
+
+use gitdb::refs::{self, Applied, Edit, Expect};
+use gitdb::repo::Operation;
+use gitdb::{GitError, Head, Oid, Repo};
+
+use super::{RunError, now};
+use crate::files::lock::{LockError, RunLock};
+use crate::files::store::{self, FileError};
+use crate::live::{Live, Settings, Start, Work};
+use crate::names::{self, RunBranch, RunId};
+use crate::outcome::MACHINE_FILES;
+use crate::reconcile::{Facts, Reconciled};
+
+/// What a run is started with.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The goal.
+    pub goal: Goal,
+    /// Settings, resolved.
+    pub settings: Settings,
+    /// Cycle 0 without an agent.
+    pub small: bool,
+    /// Stop at questions.
+    pub ask: bool,
+    /// Pause after every stage.
+    pub step: bool,
+    /// In a work tree of its own, under this directory.
+    pub worktree_under: Option<PathBuf>,
+    /// Advice for the prompts.
+    pub note: Option<String>,
+    /// Commit to start from, with the run it belongs to, for `resume --from`.
+    pub from: Option<Fork>,
+}
+
+/// Where a forked run starts.
+#[derive(Debug, Clone)]
+pub struct Fork {
+    /// The run it forks.
+    pub parent_run_id: String,
+    /// The commit.
+    pub commit: Oid,
+    /// Base commit of that run: history before it is not the run's.
+    pub base_sha: Oid,
+    /// Base branch of that run.
+    pub base_branch: Option<String>,
+}
+
+/// Where the goal is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Goal {
+    /// In this file, from the root.
+    File(String),
+    /// It is this text, to be written to `GOAL.md` or, where a different one exists,
+    /// `GOAL-<6 hex>.md`.
+    Text(String),
+}
+
+/// A run cannot start. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No work tree.
+    #[error("this is a bare repository: a run needs a work tree")]
+    Bare,
+    /// No commit yet.
+    #[error("the repository has no commit yet")]
+    Unborn,
+    /// Something is in progress.
+    #[error("a {0:?} is in progress")]
+    Operation(Operation),
+    /// Git has no name and mail to commit with.
+    #[error("git has no identity to commit with")]
+    NoIdentity,
+    /// A branch called `dex` is in the way of `dex/…`.
+    #[error("a branch named dex is in the way of dex/…")]
+    BlockingBranch,
+    /// Uncommitted work that is not the run's.
+    #[error("the work tree has uncommitted changes")]
+    Dirty(Vec<String>),
+    /// Commits could not be signed without a prompt.
+    #[error("commits cannot be signed without a prompt: {0}")]
+    Signing(String),
+    /// Another run works here.
+    #[error("another run works in this work tree")]
+    Locked(#[source] LockError),
+    /// The goal file is not there.
+    #[error("the goal file {0} is not there")]
+    NoGoal(String),
+    /// The branch was made by somebody else in the same moment.
+    #[error("the branch {0} exists already")]
+    BranchExists(String),
+    /// The git directory cannot be written to.
+    #[error("{} cannot be written to", path.display())]
+    NotWritable {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The project is the home directory.
+    #[error("{} is the home directory", .0.display())]
+    HomeDirectory(PathBuf),
+    /// Git failed.
+    #[error("git failed")]
+    Git(#[from] GitError),
+    /// A file of ours could not be used.
+    #[error("a file could not be used")]
+    File(#[from] FileError),
+    /// The run could not be put in place.
+    #[error("the run could not be put in place")]
+    Run(#[from] RunError),
+}
+
+/// Everything that can be known before anything is changed or paid for.
+pub fn check(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
+    let root = repo.work_tree().ok_or(StartError::Bare)?;
+    let base = match repo.head()? {
+        Head::Branch { oid: Some(oid), .. } | Head::Detached(oid) => oid,
+        Head::Branch { oid: None, .. } => return Err(StartError::Unborn),
+    };
+    if std::env::home_dir().is_some_and(|home| home == root) {
+        return Err(StartError::HomeDirectory(root.to_owned()));
+    }
+    if let Some(operation) = repo.operation_in_progress()? {
+        return Err(StartError::Operation(operation));
+    }
+    if repo.identity()?.is_none() {
+        return Err(StartError::NoIdentity);
+    }
+    if refs::read(repo, names::BLOCKING_BRANCH)?.is_some() {
+        return Err(StartError::BlockingBranch);
+    }
+    writable(&repo.common_dir)?;
+    writable(&repo.git_dir)?;
+    if wanted.settings.sign == "auto" {
+        gitdb::snapshot::test_signing(repo).map_err(StartError::Signing)?;
+    }
+    if let Goal::File(path) = &wanted.goal
+        && !root.join(path).is_file()
+    {
+        return Err(StartError::NoGoal(path.clone()));
+    }
+    if wanted.worktree_under.is_none() {
+        let dirty = dirty(repo, &wanted.goal)?;
+        if !dirty.is_empty() {
+            return Err(StartError::Dirty(dirty));
+        }
+    }
+    Ok(base)
+}
+
+/// Resolves where writing will be needed (case C24), instead of finding out after a paid stage.
+fn writable(dir: &Path) -> Result<(), StartError> {
+    let probe = dir.join("dex").join(format!("probe-{}", std::process::id()));
+    let io = |source| StartError::NotWritable { path: dir.to_owned(), source };
+    std::fs::create_dir_all(dir.join("dex")).map_err(io)?;
+    std::fs::write(&probe, b"").map_err(io)?;
+    std::fs::remove_file(&probe).map_err(io)
+}
+
+/// Uncommitted paths that are not the run's own: neither the goal nor `.dex/`.
+pub fn dirty(repo: &Repo, goal: &Goal) -> Result<Vec<String>, GitError> {
+    let ours = |path: &[u8]| {
+        path.starts_with(b".dex/")
+            || matches!(goal, Goal::File(goal) if goal.as_bytes() == path)
+    };
+    let entries = repo.status()?;
+    let mut paths: Vec<String> = entries
+        .iter()
+        .filter(|it| !ours(&it.path))
+        .map(|it| String::from_utf8_lossy(&it.path).into_owned())
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Starts a run: lock, live record, branch, HEAD, files. Returns the repository as seen from the
+/// run's work tree.
+pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), StartError> {
+    let base = check(repo, wanted)?;
+    let root = repo.work_tree().ok_or(StartError::Bare)?.to_owned();
+    let base_branch = match repo.head()? {
+        Head::Branch { name, .. } => Some(name.trim_start_matches("refs/heads/").to_owned()),
+        Head::Detached(_) => None,
+    };
+    let here = match &wanted.worktree_under {
+        None => Some(RunLock::acquire(&root, &repo.git_dir).map_err(StartError::Locked)?),
+        Some(_) => None,
+    };
+    // Known work trees of runs that ended hard: nothing of theirs may still write here.
+    super::end_leftovers(repo, &root);
+    let (run_id, branch) = free_name(repo)?;
+    let start_commit = wanted.from.as_ref().map_or(&base, |it| &it.commit).clone();
+    let worktree = match &wanted.worktree_under {
+        None => root.clone(),
+        Some(under) => under.join(format!("{}-{}", folder_name(&root), branch.id())),
+    };
+    let (goal, goal_text) = match &wanted.goal {
+        Goal::File(path) => (path.clone(), None),
+        Goal::Text(text) => (goal_name(repo, &start_commit, &root, text, &run_id)?, Some(text.clone())),
+    };
+    let fork = wanted.from.as_ref();
+    let mut live = Live {
+        version: 1,
+        run_id: run_id.to_string(),
+        branch: branch.full(),
+        worktree: worktree.clone(),
+        git_dir: repo.git_dir.clone(),
+        start: Start {
+            started_at: now(),
+            base_branch: fork.map_or(base_branch, |it| it.base_branch.clone()),
+            base_sha: fork.map_or(base, |it| it.base_sha.clone()),
+            parent_run_id: fork.map(|it| it.parent_run_id.clone()),
+            forked_from: fork.map(|it| it.commit.clone()),
+            goal,
+            goal_text,
+            small: wanted.small,
+            ask: wanted.ask,
+            step: wanted.step,
+            settings: wanted.settings.clone(),
+        },
+        set_up: false,
+        tip: start_commit,
+        work: Work::Idle,
+        attempts: Vec::new(),
+        finished_parts: Vec::new(),
+        pause: None,
+        question: None,
+        quota_until: None,
+        forgiven_cycles: 0,
+        notes: wanted.note.iter().cloned().collect(),
+        allow: Vec::new(),
+        more: serde_json::Map::new(),
+    };
+    live.write(repo)?;
+    let run_repo = put_in_place(repo, &mut live)?;
+    let lock = match here {
+        Some(lock) => lock,
+        None => RunLock::acquire(&worktree, &run_repo.git_dir).map_err(StartError::Locked)?,
+    };
+    Ok((run_repo, live, lock))
+}
+
+/// The lines `$GIT_COMMON_DIR/info/exclude` gets: on a commit older than the run
+/// `.dex/.gitignore` is not there.
+pub fn excluded() -> Vec<String> {
+    let machine = MACHINE_FILES.iter().map(|it| format!("/{it}"));
+    machine.chain(["/.dex/*.dex-tmp".to_owned(), "/.dex/runs/*.dex-tmp".to_owned()]).collect()
+}
+
+/// Hex SHA-256, for what a person allowed.
+pub fn digest(bytes: &[u8]) -> String {
+    super::inputs::sha256(bytes)
+}
+
+/// Makes branch, HEAD, work tree and goal file of a start, each only if it is not there yet, so
+/// that a start that was killed goes on.
+pub fn put_in_place(repo: &Repo, live: &mut Live) -> Result<Repo, StartError> {
+    let in_place = repo.work_tree() == Some(live.worktree.as_path());
+    gitdb::fault::point("setup.branch.before");
+    let run_repo = if in_place { branch_here(repo, live)? } else { work_tree(repo, live)? };
+    gitdb::fault::point("setup.branch.after");
+    let lines = excluded();
+    run_repo.exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
+    live.git_dir = run_repo.git_dir.clone();
+    let goal = live.worktree.join(&live.start.goal);
+    if let Some(text) = &live.start.goal_text
+        && !goal.exists()
+    {
+        let mut text = text.trim_end().to_owned();
+        text.push('\n');
+        store::write(&live.worktree, &goal, text.as_bytes())?;
+    }
+    if !in_place {
+        bring_along(repo, live, &goal)?;
+    }
+    live.set_up = true;
+    live.write(&run_repo)?;
+    Ok(run_repo)
+}
+
+/// What of the user's uncommitted start files a work tree of its own needs: the goal, when it is
+/// not committed yet, and the machine's script for the scripted agent.
+fn bring_along(repo: &Repo, live: &Live, goal: &Path) -> Result<(), StartError> {
+    let Some(root) = repo.work_tree() else { return Ok(()) };
+    let script = ".dex/mock-config.json";
+    for (from, to) in [
+        (root.join(&live.start.goal), goal.to_owned()),
+        (root.join(script), live.worktree.join(script)),
+    ] {
+        if !to.exists()
+            && let Some(bytes) = store::read(&from)?
+        {
+            store::write(&live.worktree, &to, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn branch_here(repo: &Repo, live: &Live) -> Result<Repo, StartError> {
+    match refs::read(repo, &live.branch)? {
+        Some(_) => {}
+        None => {
+            let edit = Edit::Set {
+                name: live.branch.clone(),
+                expect: Expect::Absent,
+                to: live.tip.clone(),
+            };
+            match refs::apply(repo, &[edit], "dex: run started")? {
+                Applied::Done => {}
+                Applied::Moved { name, .. } => return Err(StartError::BranchExists(name)),
+            }
+        }
+    }
+    gitdb::fault::point("setup.head.before");
+    let on_branch = matches!(repo.head()?, Head::Branch { name, .. } if name == live.branch);
+    if !on_branch {
+        let here = match repo.head()? {
+            Head::Branch { oid, .. } => oid,
+            Head::Detached(oid) => Some(oid),
+        };
+        if here.as_ref() == Some(&live.tip) {
+            // Same commit: nothing in index or files changes.
+            repo.point_head_at(&live.branch, "dex: run started")?;
+        } else {
+            repo.switch(&live.branch)?;
+        }
+    }
+    Ok(repo.clone())
+}
+
+fn work_tree(repo: &Repo, live: &Live) -> Result<Repo, StartError> {
+    if !live.worktree.join(".git").exists() {
+        let short = live.branch.trim_start_matches("refs/heads/");
+        if let Some(parent) = live.worktree.parent() {
+            std::fs::create_dir_all(parent)
+                .map_err(|source| StartError::NotWritable { path: parent.to_owned(), source })?;
+        }
+        repo.add_worktree(&live.worktree, short, &live.tip)?;
+    }
+    Repo::open(&live.worktree).map_err(|error| match error {
+        gitdb::OpenError::Git(error) => StartError::Git(error),
+        _ => StartError::NotWritable {
+            path: live.worktree.clone(),
+            source: std::io::Error::other("the new work tree cannot be opened"),
+        },
+    })
+}
+
+/// A run id whose branch is free.
+fn free_name(repo: &Repo) -> Result<(RunId, RunBranch), StartError> {
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let mut last = None;
+    for _ in 0..16 {
+        let id = RunId::new();
+        let branch = RunBranch::new(today, &id);
+        let taken = refs::list(repo, &[names::RUN_BRANCHES])?
+            .iter()
+            .any(|it| it.name.ends_with(&format!("-{}", branch.id())));
+        if !taken {
+            return Ok((id, branch));
+        }
+        last = Some(branch);
+    }
+    Err(StartError::BranchExists(last.map(|it| it.short()).unwrap_or_default()))
+}
+
+/// `GOAL.md`, or `GOAL-<6 hex>.md` when a different one exists.
+fn goal_name(
+    repo: &Repo,
+    commit: &Oid,
+    root: &Path,
+    text: &str,
+    id: &RunId,
+) -> Result<String, StartError> {
+    let same = |bytes: Option<Vec<u8>>| {
+        bytes.is_none_or(|it| String::from_utf8_lossy(&it).trim() == text.trim())
+    };
+    let free = same(store::read(&root.join("GOAL.md"))?) && same(repo.read_file(commit, "GOAL.md")?);
+    Ok(if free { "GOAL.md".to_owned() } else { format!("GOAL-{}.md", id.short()) })
+}
+
+fn folder_name(root: &Path) -> String {
+    let name = root.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    if plain.is_empty() { "project".to_owned() } else { plain }
+}
+
+/// A live record for a run of which only commits are left here (another clone, a lost `.git/dex`):
+/// what it had been started with comes from its record, the settings from this machine.
+pub fn revive(
+    repo: &Repo,
+    facts: &Facts,
+    run: &Reconciled,
+    settings: Settings,
+) -> Result<Live, StartError> {
+    let root = repo.work_tree().ok_or(StartError::Bare)?;
+    let branch = facts.branch.clone().unwrap_or_default();
+    let tip = facts.tip.clone().ok_or_else(|| RunError::BranchGone(branch.clone()))?;
+    let base = run.base_sha.as_deref().and_then(|it| it.parse().ok());
+    let before_first = run.progress.done.first().and_then(|it| it.parent.clone());
+    Ok(Live {
+        version: 1,
+        run_id: run.run_id.clone(),
+        branch: format!("refs/heads/{branch}"),
+        worktree: root.to_owned(),
+        git_dir: repo.git_dir.clone(),
+        start: Start {
+            started_at: run.started_at.clone().unwrap_or_else(now),
+            base_branch: run.base_branch.clone(),
+            base_sha: base.or(before_first).unwrap_or_else(|| tip.clone()),
+            parent_run_id: run.parent_run_id.clone(),
+            forked_from: None,
+            goal: run.goal.clone().unwrap_or_else(|| "GOAL.md".to_owned()),
+            goal_text: None,
+            small: false,
+            ask: false,
+            step: false,
+            settings,
+        },
+        set_up: true,
+        tip,
+        work: Work::Idle,
+        attempts: Vec::new(),
+        finished_parts: Vec::new(),
+        pause: None,
+        question: None,
+        quota_until: None,
+        forgiven_cycles: run.progress.cycles_completed,
+        notes: Vec::new(),
+        allow: Vec::new(),
+        more: serde_json::Map::new(),
+    })
+}

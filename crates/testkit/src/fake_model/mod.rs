@@ -1,0 +1,389 @@
+//! A fake Anthropic Messages API on loopback, so that the real Claude Code CLI runs in tests.
+//!
+//! [`FakeModel::start`] takes [`Lane`]s, each a list of [`Turn`]s: text, tool calls, an error, a
+//! hang, or half a stream. Every request is kept ([`FakeModel::requests`]), so a test can assert
+//! what *we* asked for: tools offered, system prompt, session header, key. The server listens on
+//! `127.0.0.1`, on a port the system picks, and ends when it is dropped.
+//!
+//! A turn is chosen by counting the assistant messages already in the request ([`Pick::ByHistory`],
+//! the default), so a retried or repeated request gets the same answer, and a resumed session goes
+//! on where it was. [`Pick::InOrder`] gives each request the next turn ("overloaded once, then
+//! fine"). Requests that offer no tool at all, or not the lane's [`Lane::main_tool`], are side
+//! calls (titles, summaries): they get a short text and use up no turn.
+//!
+//! It checks nothing the real service checks, keeps no state but the requests, and is not fit for
+//! anything but tests.
+
+mod http;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+pub use turn::{Lane, Pick, Tokens, Turn};
+use turn::{Reply, stream_events};
+
+/// A request the server received.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// `POST`, `HEAD` …
+    pub method: String,
+    /// Path with query.
+    pub path: String,
+    /// Headers, names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The body, null when there was none or it was not JSON.
+    pub body: Value,
+    /// Whether it was answered as a side call.
+    pub side: bool,
+}
+
+impl Recorded {
+    /// Names of the tools offered to the model, sorted.
+    pub fn tools(&self) -> Vec<String> {
+        let tools = self.body["tools"].as_array();
+        let names = tools.into_iter().flatten().map(|tool| &tool["name"]);
+        let mut names: Vec<_> = names.filter_map(Value::as_str).map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// The system prompt, blocks joined by newlines.
+    pub fn system(&self) -> String {
+        text_of(&self.body["system"])
+    }
+
+    /// All text of the last user message.
+    pub fn last_user_text(&self) -> String {
+        self.user_messages()
+            .next_back()
+            .map(text_of)
+            .unwrap_or_default()
+    }
+
+    /// All text of the first user message: the prompt, with what the CLI put around it.
+    pub fn first_user_text(&self) -> String {
+        self.user_messages().next().map(text_of).unwrap_or_default()
+    }
+
+    /// Every tool result in the request: whether it was an error, and its text.
+    pub fn tool_results(&self) -> Vec<(bool, String)> {
+        self.user_messages()
+            .filter_map(Value::as_array)
+            .flatten()
+            .filter(|block| block["type"] == "tool_result")
+            .map(|block| (block["is_error"] == true, text_of(&block["content"])))
+            .collect()
+    }
+
+    /// The session the CLI says it is in.
+    pub fn session(&self) -> Option<&str> {
+        self.headers
+            .get("x-claude-code-session-id")
+            .map(String::as_str)
+    }
+
+    /// Whether any part of the body contains this text.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.body.to_string().contains(text)
+    }
+
+    fn user_messages(&self) -> impl DoubleEndedIterator<Item = &Value> {
+        self.messages("user").map(|message| &message["content"])
+    }
+
+    fn messages(&self, role: &'static str) -> impl DoubleEndedIterator<Item = &Value> {
+        let messages = self.body["messages"].as_array();
+        let messages = messages.map(Vec::as_slice).unwrap_or_default();
+        messages.iter().filter(move |it| it["role"] == role)
+    }
+}
+
+/// Text of a string, or of an array of blocks.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// The running server.
+#[derive(Debug)]
+pub struct FakeModel {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    lanes: Vec<(Lane, AtomicUsize)>,
+    requests: Mutex<Vec<Recorded>>,
+    arrived: Condvar,
+    problems: Mutex<Vec<String>>,
+    open: Mutex<Vec<TcpStream>>,
+    replies: AtomicUsize,
+    ending: AtomicBool,
+}
+
+impl FakeModel {
+    /// Serves one list of turns for every main request.
+    pub fn start(turns: Vec<Turn>) -> FakeModel {
+        FakeModel::with_lanes(vec![Lane::new(turns)])
+    }
+
+    /// Serves several lanes; the first that matches a request answers it.
+    pub fn with_lanes(lanes: Vec<Lane>) -> FakeModel {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+        let address = listener.local_addr().expect("it is bound");
+        let shared = Arc::new(Shared {
+            lanes: lanes
+                .into_iter()
+                .map(|lane| (lane, AtomicUsize::new(0)))
+                .collect(),
+            requests: Mutex::default(),
+            arrived: Condvar::new(),
+            problems: Mutex::default(),
+            open: Mutex::default(),
+            replies: AtomicUsize::new(0),
+            ending: AtomicBool::new(false),
+        });
+        let acceptor = {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || accept(&listener, &shared))
+        };
+        FakeModel {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// `http://127.0.0.1:<port>`, for `ANTHROPIC_BASE_URL`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every request so far, in order of arrival.
+    pub fn requests(&self) -> Vec<Recorded> {
+        lock(&self.shared.requests).clone()
+    }
+
+    /// The requests for a message of the main conversation: no side calls, no probes.
+    pub fn main_requests(&self) -> Vec<Recorded> {
+        let mut requests = self.requests();
+        requests.retain(|it| !it.side && is_message(&it.method, &it.path));
+        requests
+    }
+
+    /// Waits until that many main requests have arrived; false when `timeout` passed first.
+    pub fn wait_for_main_requests(&self, count: usize, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut requests = lock(&self.shared.requests);
+        loop {
+            let main = requests
+                .iter()
+                .filter(|it| !it.side && is_message(&it.method, &it.path));
+            if main.count() >= count {
+                return true;
+            }
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return false;
+            };
+            let waited = self.shared.arrived.wait_timeout(requests, left);
+            requests = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// What the turns' expectations found wrong.
+    pub fn problems(&self) -> Vec<String> {
+        lock(&self.shared.problems).clone()
+    }
+}
+
+impl Drop for FakeModel {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::SeqCst);
+        for stream in lock(&self.shared.open).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        // A connection of our own wakes the acceptor, which then sees `ending`.
+        let _ = TcpStream::connect(self.address);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    for stream in listener.incoming() {
+        if shared.ending.load(Ordering::SeqCst) {
+            break;
+        }
+        let Ok(stream) = stream else { continue };
+        if let Ok(copy) = stream.try_clone() {
+            lock(&shared.open).push(copy);
+        }
+        let shared = Arc::clone(shared);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(std::thread::spawn(move || {
+            // The peer may vanish at any time (it is killed in some tests): not our problem.
+            let _ = serve(&stream, &shared);
+            let _ = stream.shutdown(Shutdown::Both);
+        }));
+    }
+    for stream in lock(&shared.open).drain(..) {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+fn is_message(method: &str, path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or_default();
+    method == "POST" && path == "/v1/messages"
+}
+
+fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    let Some(request) = http::read(stream)? else {
+        return Ok(());
+    };
+    let mut recorded = Recorded {
+        body: serde_json::from_slice(&request.body).unwrap_or_default(),
+        method: request.method,
+        path: request.path,
+        headers: request.headers,
+        side: false,
+    };
+    let message = is_message(&recorded.method, &recorded.path);
+    let lane = shared.lanes.iter().find(|(lane, _)| lane.takes(&recorded));
+    recorded.side = message && lane.is_none();
+    let keep = recorded.clone();
+    lock(&shared.requests).push(keep);
+    shared.arrived.notify_all();
+
+    match lane {
+        Some((lane, used)) if message => answer(stream, shared, &recorded, lane, used),
+        _ if message => reply_with(stream, shared, &recorded, &Turn::text("side call")),
+        _ => answer_probe(stream, &recorded),
+    }
+}
+
+/// Whatever is not a message: start-up probes and token counting.
+fn answer_probe(stream: &TcpStream, request: &Recorded) -> io::Result<()> {
+    let path = request.path.split('?').next().unwrap_or_default();
+    match (request.method.as_str(), path) {
+        ("HEAD", _) => http::respond(stream, 200, &[], b""),
+        ("GET", "/" | "/api/hello") => respond_json(stream, 200, &[], &json!({"message": "hello"})),
+        ("POST", "/v1/messages/count_tokens") => {
+            respond_json(stream, 200, &[], &json!({"input_tokens": 42}))
+        }
+        _ => respond_error(stream, 404, &[], "not_found_error", "no such path here"),
+    }
+}
+
+fn answer(
+    stream: &TcpStream,
+    shared: &Shared,
+    request: &Recorded,
+    lane: &Lane,
+    used: &AtomicUsize,
+) -> io::Result<()> {
+    let number = match lane.pick {
+        Pick::ByHistory => request.messages("assistant").count(),
+        Pick::InOrder => used.fetch_add(1, Ordering::SeqCst),
+    };
+    // Past the script's end the last turn repeats: a loop stays a loop, an error an error.
+    let Some(turn) = lane.turns.get(number).or(lane.turns.last()) else {
+        return reply_with(stream, shared, request, &Turn::text("done"));
+    };
+    if let Some(expect) = &turn.expect
+        && let Err(problem) = expect.check(request)
+    {
+        lock(&shared.problems).push(format!("turn {number}: {problem}"));
+        return respond_error(stream, 400, &[], "invalid_request_error", &problem);
+    }
+    reply_with(stream, shared, request, turn)
+}
+
+fn reply_with(
+    mut stream: &TcpStream,
+    shared: &Shared,
+    request: &Recorded,
+    turn: &Turn,
+) -> io::Result<()> {
+    std::thread::sleep(turn.delay);
+    let id = shared.replies.fetch_add(1, Ordering::SeqCst) + 1;
+    let streaming = request.body["stream"] == true;
+    match &turn.reply {
+        Reply::Hang => {
+            // Until the peer goes away or the server is dropped, whichever is first.
+            let mut byte = [0];
+            let _ = io::Read::read(&mut stream, &mut byte);
+            Ok(())
+        }
+        Reply::Error {
+            status,
+            kind,
+            message,
+            headers,
+        } => respond_error(stream, *status, headers, kind, message),
+        Reply::Blocks | Reply::Half if streaming => {
+            let mut events = stream_events(turn, id, &request.body["model"]);
+            if matches!(turn.reply, Reply::Half) {
+                events.truncate(events.len() / 2);
+            }
+            let kind = ("content-type".to_owned(), "text/event-stream".to_owned());
+            let id = ("request-id".to_owned(), format!("req_fake_{id}"));
+            let mut headers = turn.headers.clone();
+            headers.extend([kind, id]);
+            http::write_head(stream, 200, &headers)?;
+            for (name, data) in events {
+                write!(stream, "event: {name}\ndata: {data}\n\n")?;
+                stream.flush()?;
+            }
+            Ok(())
+        }
+        Reply::Blocks => respond_json(stream, 200, &turn.headers, &turn.message(id, request)),
+        Reply::Half => http::write_head(stream, 200, &[("content-length".into(), "999".into())]),
+    }
+}
+
+fn respond_error(
+    stream: &TcpStream,
+    status: u16,
+    headers: &[(String, String)],
+    kind: &str,
+    message: &str,
+) -> io::Result<()> {
+    let body = json!({"type": "error", "error": {"type": kind, "message": message}});
+    respond_json(stream, status, headers, &body)
+}
+
+fn respond_json(
+    stream: &TcpStream,
+    status: u16,
+    headers: &[(String, String)],
+    body: &Value,
+) -> io::Result<()> {
+    let mut headers = headers.to_vec();
+    headers.push(("content-type".to_owned(), "application/json".to_owned()));
+    http::respond(stream, status, &headers, body.to_string().as_bytes())
+}
