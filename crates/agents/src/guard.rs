@@ -18,7 +18,8 @@
 //! next start if it inherited the mark, and otherwise not at all.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 mod keep;
 mod leftovers;
@@ -93,27 +94,25 @@ impl Order {
 }
 
 /// The program to start as guard.
-pub(crate) fn executable() -> PathBuf {
+///
+/// A test binary cannot be its own guard: its `main` is the test harness's, which would take the
+/// guard's arguments for names of tests and run those, which start guards. Cargo builds our
+/// example beside it.
+pub(crate) fn executable() -> io::Result<PathBuf> {
     if let Some(named) = std::env::var_os(EXECUTABLE) {
-        return std::path::absolute(&named).unwrap_or_else(|_| PathBuf::from(named));
+        return std::path::absolute(named);
     }
-    // A test binary cannot be its own guard: its `main` is the test harness's. Cargo builds our
-    // example next to it. Compiled out of what we ship.
-    #[cfg(debug_assertions)]
-    if let Some(example) = example_of_a_test_binary() {
-        return example;
+    let this = std::env::current_exe()?;
+    match this.parent().filter(|it| it.ends_with("deps")) {
+        // Not the path on disk: an upgrade may replace that while we run.
+        None => Ok(PathBuf::from("/proc/self/exe")),
+        Some(deps) => {
+            let example = deps.with_file_name("examples").join("agents-guard");
+            if example.is_file() {
+                return Ok(example);
+            }
+            let hint = "tests need `cargo build -p agents --example agents-guard`";
+            Err(io::Error::new(io::ErrorKind::NotFound, hint))
+        }
     }
-    // Not the path on disk: an upgrade may replace that while we run.
-    PathBuf::from("/proc/self/exe")
-}
-
-#[cfg(debug_assertions)]
-fn example_of_a_test_binary() -> Option<PathBuf> {
-    let this = std::env::current_exe().ok()?;
-    let directory = this.parent()?;
-    if directory.file_name()? != "deps" {
-        return None;
-    }
-    let example: &Path = &directory.parent()?.join("examples").join("agents-guard");
-    example.is_file().then(|| example.to_path_buf())
 }

@@ -5,6 +5,8 @@
 //! caller judges the resulting tree. Every child is started through [`process`], under a guard
 //! that ends its whole tree when we die. All text an agent produced is untrusted: it is redacted
 //! ([`redact`]) before it is written anywhere and shown escaped by whoever shows it.
+//!
+//! Linux only: the guard needs sub-reapers, pidfds and `/proc`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

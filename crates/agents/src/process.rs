@@ -257,6 +257,10 @@ impl Running<'_> {
                 self.end_with(End::Asked);
             }
         }
+        // Only with no line waiting: a slow handler is not a silent child.
+        if (self.spec.idle).is_some_and(|idle| self.guarded.silence() >= idle) {
+            self.end_with(End::Idle);
+        }
     }
 
     fn look_at_the_clocks(&mut self) {
@@ -264,8 +268,6 @@ impl Running<'_> {
             self.end_with(End::Stopped);
         } else if self.started.elapsed() >= self.spec.wall {
             self.end_with(End::TimeOut);
-        } else if (self.spec.idle).is_some_and(|idle| self.guarded.silence() >= idle) {
-            self.end_with(End::Idle);
         }
         self.guarded.give_up_on_a_stuck_guard();
     }

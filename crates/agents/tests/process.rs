@@ -150,6 +150,23 @@ fn dots_without_a_line_end_are_not_idleness() {
 }
 
 #[test]
+fn a_slow_line_handler_is_not_taken_for_a_silent_program() {
+    let place = Place::new();
+    let mut spec = place.shell("for i in 1 2 3; do echo $i; done");
+    spec.idle = Some(Duration::from_millis(200));
+    let mut heard = 0;
+    let finished = run(&spec, &Stop::new(), &mut |line| {
+        if line.is_some() {
+            heard += 1;
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Go::On
+    })
+    .expect("it starts");
+    assert_eq!((finished.end, heard), (End::Exited(Some(0)), 3));
+}
+
+#[test]
 fn h04_a_program_that_closes_its_output_and_lives_is_waited_for_and_limited() {
     let place = Place::new();
     let (finished, _) = lines_of(&place.shell("exec >&- 2>&-; sleep 0.4; exit 5"));
@@ -288,6 +305,23 @@ fn a_program_that_kills_its_guard_is_ended_all_the_same() {
 }
 
 #[test]
+fn g04_a_program_that_stops_its_guard_is_ended_all_the_same() {
+    let place = Place::new();
+    let mut spec = place.shell("echo $$ > pid; kill -STOP $PPID; exec sleep 60");
+    spec.wall = Duration::from_millis(300);
+    let (finished, _) = lines_of(&spec);
+    assert_eq!(
+        finished,
+        Finished {
+            end: End::TimeOut,
+            survivors: vec![]
+        }
+    );
+    assert!(!lives(pid_in(&place.file("pid"))));
+    assert!(!place.list().exists());
+}
+
+#[test]
 fn a_program_that_deletes_the_list_still_has_its_status_told() {
     let place = Place::new();
     let (finished, _) = lines_of(&place.shell("rm -r ../scratch; exit 6"));
@@ -300,4 +334,18 @@ fn the_program_sees_its_own_name_and_directory() {
     let (_, lines) = lines_of(&place.shell("echo $0; pwd -P"));
     let work = place.work().canonicalize().expect("a path");
     assert_eq!(lines, [out("sh"), out(&work.display().to_string())]);
+}
+
+#[test]
+fn a_short_program_costs_little_more_than_itself() {
+    let place = Place::new();
+    let started = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(
+            lines_of(&place.program(&["true"])).0.end,
+            End::Exited(Some(0))
+        );
+    }
+    println!("{:?} each", started.elapsed() / 10);
+    assert!(started.elapsed() < Duration::from_secs(3));
 }

@@ -71,7 +71,7 @@ impl Guarded {
             program: found,
             argv: spec.argv.clone(),
         };
-        let mut child = Command::new(guard::executable())
+        let mut child = Command::new(guard::executable().map_err(io)?)
             .args(order.arguments())
             .current_dir(&spec.dir)
             .env_clear()

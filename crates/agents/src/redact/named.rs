@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::plausible::{
-    has_digit, has_letter, is_id, is_mixed, is_placeholder, is_reference, is_strong,
-    is_technical_word,
+    has_digit, has_letter, is_id, is_mixed, is_placeholder, is_program_name, is_reference,
+    is_strong, is_technical_word, is_token_text,
 };
 use super::{Hit, Source};
 
@@ -244,7 +244,10 @@ fn value_after(text: &str, name: &Range<usize>) -> Option<(Value, Style)> {
     // `"name"`, `\"name\"`, `["name"]`.
     let wrapped = skip(bytes, &mut at, b"\\\"'`])");
     let spaced = skip(bytes, &mut at, b" \t");
-    let operator = operator_at(&text[at..]);
+    let mut operator = operator_at(&text[at..]);
+    if operator.is_empty() && spaced > 0 && text[at..].starts_with("is ") {
+        operator = "is";
+    }
     let is_option = named.starts_with("--") && wrapped == 0;
     if operator.is_empty() && !(is_option && spaced > 0) {
         return None;
@@ -252,7 +255,8 @@ fn value_after(text: &str, name: &Range<usize>) -> Option<(Value, Style)> {
     at += operator.len();
     let spaced_after = skip(bytes, &mut at, b" \t");
     let upper = !named.bytes().any(|it| it.is_ascii_lowercase());
-    let style = if is_option {
+    let is_header = named.contains('-') && operator == ":" && wrapped == 0;
+    let style = if is_option || is_header {
         Style::Option
     } else if operator == "=" && spaced + spaced_after == 0 && upper && wrapped == 0 {
         Style::Environment
@@ -380,12 +384,18 @@ fn is_secret(text: &str, name: Name, value: &Value, style: Style, source: Source
     }
     let words = value.contains(char::is_whitespace);
     let strong = is_strong(value) && !words;
+    let program = !is_token_text(value) || (!quoted && is_program_name(value));
+    if program && style == Style::Code && name != Name::Password {
+        return false;
+    }
+    let alphanumeric = has_digit(value) && has_letter(value);
+    let short_too = source == Source::Transcript;
     match (name, style) {
         (Name::Key, _) => strong && !is_id(value),
         (Name::Password, Style::Environment | Style::Option) => value.chars().count() >= 4,
         (Name::Token, Style::Environment | Style::Option) => {
             // With spaces it is a sentence, unless somebody put a digit into it.
-            value.len() >= 8
+            (value.len() >= 8 || (short_too && alphanumeric && value.len() >= 5))
                 && (has_letter(value) || value.len() >= 16)
                 && (!words || has_digit(value))
         }
@@ -393,9 +403,6 @@ fn is_secret(text: &str, name: Name, value: &Value, style: Style, source: Source
         (Name::Password, Style::Code) => {
             !words && value.chars().count() >= 6 && is_mixed(value) && (quoted || has_digit(value))
         }
-        (Name::Token, Style::Code) if quoted => {
-            !words && value.len() >= 8 && has_digit(value) && has_letter(value)
-        }
-        (Name::Token, Style::Code) => value.len() >= 12 && has_digit(value) && has_letter(value),
+        (Name::Token, Style::Code) => !words && value.len() >= 6 && alphanumeric,
     }
 }

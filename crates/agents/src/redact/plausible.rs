@@ -130,6 +130,12 @@ const BEGINNINGS: &[&str] = &[
 
 /// Whether a value only stands for one: `changeme`, `${VAR}`, `<token>`, `xxx`, `[redacted:…]`.
 pub(super) fn is_placeholder(value: &str) -> bool {
+    let lower = value.trim().to_ascii_lowercase();
+    WORDS.contains(&lower.as_str()) || is_template(value)
+}
+
+/// Whether something is to be put in its place.
+pub(super) fn is_template(value: &str) -> bool {
     let value = value.trim();
     let lower = value.to_ascii_lowercase();
     // `[redacted` as far as a rule's own alphabet lets it see it.
@@ -139,7 +145,6 @@ pub(super) fn is_placeholder(value: &str) -> bool {
     value.is_empty()
         || marked
         || lower.chars().all(filler)
-        || WORDS.contains(&lower.as_str())
         || BEGINNINGS.iter().any(|it| lower.starts_with(it))
         || (wrapped.iter()).any(|(open, close)| value.starts_with(open) && value.ends_with(close))
         || ["-here", "_here", "-goes-here"]
@@ -195,6 +200,20 @@ fn is_dotted_name(value: &str) -> bool {
     value.contains('.') && value.split('.').all(|part| is_identifier(part) && part.len() <= 24)
         // The parts of a token are not words.
         && !value.split('.').any(|part| part.len() > 8 && has_digit(part))
+}
+
+/// `_bindgen_ty_5`, `node.dot2_token`: words and small numbers, as programs are named.
+pub(super) fn is_program_name(value: &str) -> bool {
+    let word = |part: &str| {
+        let letters = part.trim_end_matches(|it: char| it.is_ascii_digit());
+        part.len() - letters.len() <= 2 && letters.bytes().all(|it| it.is_ascii_lowercase())
+    };
+    value.contains(['_', '.']) && value.split(['_', '.']).all(word)
+}
+
+/// Whether it has only characters that tokens are made of: no pattern, no template.
+pub(super) fn is_token_text(value: &str) -> bool {
+    !value.contains(['[', ']', '(', ')', '{', '}', '<', '>', '\\', '|'])
 }
 
 fn is_identifier(value: &str) -> bool {

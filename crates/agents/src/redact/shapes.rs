@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
-use super::plausible::{is_placeholder, is_strong};
+use super::plausible::{is_placeholder, is_strong, is_template};
 use super::{Hit, Source};
 
 /// Which shapes to look for.
@@ -25,7 +25,7 @@ enum Check {
     Given,
     /// Random, or at least as long and mixed as something random.
     Strong,
-    /// As `Given`, and in a file only for hosts that others can reach.
+    /// Not a template, and in a file only for hosts that others can reach.
     Login,
     /// Not all hexadecimal: that is an object id.
     NotHex,
@@ -214,6 +214,21 @@ const SHAPES: &[Shape] = &[
     placed(
         "password",
         Check::Given,
+        r"\b(?:login|upload)\b[^\n|;]{0,200}?[ \t]-p[ \t]+(?P<s>[^\s-][^\s]{3,})",
+    ),
+    placed(
+        "password",
+        Check::Given,
+        r"\bredis-cli\b[^\n|;]{0,200}?[ \t]-a[ \t]+(?P<s>[^\s]{4,})",
+    ),
+    placed(
+        "password",
+        Check::Given,
+        r"[ \t]-pass(?:in|out)?[ \t]+pass:(?P<s>[^\s]{4,})",
+    ),
+    placed(
+        "password",
+        Check::Given,
         r"\blogin[ \t]+[^\s=:]+[ \t]+password[ \t]+(?P<s>\S{4,})",
     ),
     placed(
@@ -281,8 +296,11 @@ fn holds(check: Check, secret: &str, host: Option<&str>, group: Group) -> bool {
         Check::Login => {
             // A database on the developer's own machine is in every compose file.
             let near = host.is_some_and(|host| !host.contains('.') || host.starts_with("127."));
-            let file = group == Group::All(Source::File);
-            !(is_placeholder(secret) || file && near)
+            match group == Group::All(Source::File) {
+                true => !is_placeholder(secret) && !near,
+                // At this place even `secret` is a password.
+                false => !is_template(secret),
+            }
         }
     }
 }
