@@ -14,6 +14,7 @@ use crate::repo::read::{nul_split, os_path};
 use crate::{GitError, Oid, Repo, refs};
 
 mod capture;
+mod durable;
 mod filters;
 mod hooks;
 mod index;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use dex::facts;
 use dex::files::lock::RunLock;
+use dex::files::record::PhaseStatus;
 use dex::live::{Live, PauseReason, Work};
 use dex::run::setup::{self, Fork, Goal, Wanted};
 use dex::reconcile::Reconciled;
@@ -150,7 +151,7 @@ fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
 /// A person goes on: what failed before no longer counts, and what they say now does.
 fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled) {
     live.forgiven_cycles = run.progress.cycles_completed;
-    for attempt in &mut live.attempts {
+    for attempt in live.attempts.iter_mut().filter(|it| it.status != PhaseStatus::Completed) {
         attempt.retried = true;
     }
     if let Some(budget) = args.budget {

@@ -60,7 +60,12 @@ impl Runner<'_> {
                 Ok(Went::Pause(PauseReason::UserAbort, why))
             }
             Work::Started(attempt) => Err(RunError::HalfDone(attempt.place().label())),
-            Work::AgentFinished(_) => {
+            Work::AgentFinished(done) => {
+                if self.is_only_a_part(&done) {
+                    // Killed between two parts of `implement`: the next step goes on with the rest.
+                    self.keep_part()?;
+                    return Ok(Went::On);
+                }
                 if let Some(went) = self.take_answers()? {
                     return Ok(went);
                 }
@@ -74,6 +79,14 @@ impl Runner<'_> {
             }
             Work::Committing(committing) => self.recover(&committing),
         }
+    }
+
+    /// Whether parts of `implement` follow the one that finished.
+    fn is_only_a_part(&self, done: &Finished) -> bool {
+        let Some(number) = done.attempt.part else { return false };
+        let spec_dir = done.attempt.spec_dir.as_deref();
+        let open = inputs::parts(&self.live.worktree, spec_dir, &self.live);
+        open.iter().flatten().any(|it| it.phase.number != number)
     }
 
     /// Takes the answers a person gave with `dex answer` into the finished attempt.

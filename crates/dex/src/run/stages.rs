@@ -208,7 +208,7 @@ impl Runner<'_> {
         for (at, part) in parts.iter().enumerate() {
             let ask = Asked { run, step, part: part.as_ref(), spec_dir: spec_dir.as_deref(), verified: verified.as_ref() };
             match self.part(&ask, outcome)? {
-                Parted::Done if at < last => self.keep_part(part.as_ref())?,
+                Parted::Done if at < last => self.keep_part()?,
                 Parted::Done => {}
                 Parted::Went(went) => return Ok(went),
             }
@@ -318,16 +318,14 @@ impl Runner<'_> {
     }
 
     /// Keeps a finished part of `implement`, so that a crash later does not pay for it again.
-    fn keep_part(&mut self, part: Option<&Part>) -> Result<(), RunError> {
-        let Work::AgentFinished(done) = std::mem::replace(&mut self.live.work, Work::Idle) else {
-            return Ok(());
-        };
-        let Some(part) = part else { return Ok(()) };
-        let number = part.phase.number;
-        let reason = format!("part {number} of {} finished", done.attempt.place().label());
+    pub(super) fn keep_part(&mut self) -> Result<(), RunError> {
+        let Work::AgentFinished(done) = self.live.work.clone() else { return Ok(()) };
+        let Some(part) = done.attempt.part else { return Ok(()) };
+        let reason = format!("part {part} of {} finished", done.attempt.place().label());
         let (entry, tree) = self.undo_entry(&reason, Vec::new())?;
         self.live.attempts.push(crate::element::of_finished(&done));
-        self.live.finished_parts.push(FinishedPart { part: number, tree, entry });
+        self.live.finished_parts.push(FinishedPart { part, tree, entry });
+        self.live.work = Work::Idle;
         self.live.write(&self.repo)?;
         Ok(())
     }

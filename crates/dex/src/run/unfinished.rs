@@ -91,7 +91,13 @@ impl Runner<'_> {
             return Ok(());
         }
         self.undo_entry(reason, Vec::new())?;
-        snapshot::restore_tree(&self.repo, &to, &[])?;
+        // Before the first commit the goal and the project's own `.dex/` are in no tree yet.
+        let goal = std::path::PathBuf::from(&self.live.start.goal);
+        let first = [goal.as_path(), std::path::Path::new(".dex")];
+        let start = &self.live.start;
+        let begun = self.live.tip != start.base_sha && start.forked_from.as_ref() != Some(&self.live.tip);
+        let keep = if begun { &[][..] } else { &first[..] };
+        snapshot::restore_tree(&self.repo, &to, keep)?;
         Ok(())
     }
 

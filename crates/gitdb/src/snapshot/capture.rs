@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::durable::sync_objects;
 use super::{PrivateIndex, raw_entries};
 use crate::repo::ObjectFormat;
 use crate::repo::read::{os_path, parse_oid};
@@ -34,6 +35,9 @@ pub(crate) struct RawChange {
 /// The mode of a submodule or nested repository.
 pub(crate) const GITLINK: u32 = 0o160000;
 
+/// The mode of a directory, in a diff that lists them.
+const TREE: u32 = 0o040000;
+
 impl RawChange {
     fn read(fields: &[u8], path: &[u8]) -> Option<RawChange> {
         let text = std::str::from_utf8(fields).ok()?.strip_prefix(':')?;
@@ -62,18 +66,19 @@ fn read_raw(command: &str, bytes: &[u8]) -> Result<Vec<RawChange>, GitError> {
 
 /// What differs between two commits or trees, blob by blob.
 pub(crate) fn raw_changes(repo: &Repo, from: &Oid, to: &Oid) -> Result<Vec<RawChange>, GitError> {
-    let args = [
-        "diff-tree",
-        "-r",
-        "-z",
-        "--raw",
-        "--no-abbrev",
-        "--no-renames",
-    ];
-    let raw = repo
-        .git
-        .read(args.iter().copied().chain([from.as_str(), to.as_str()]))
-        .bytes()?;
+    raw_diff(repo, &["-r"], from, to)
+}
+
+pub(super) fn raw_diff(
+    repo: &Repo,
+    depth: &[&str],
+    from: &Oid,
+    to: &Oid,
+) -> Result<Vec<RawChange>, GitError> {
+    let mut args = vec!["diff-tree", "-z", "--raw", "--no-abbrev", "--no-renames"];
+    args.extend(depth);
+    args.extend([from.as_str(), to.as_str()]);
+    let raw = repo.git.read(args).bytes()?;
     read_raw("diff-tree", &raw)
 }
 
@@ -130,7 +135,7 @@ impl Capture<'_> {
             let out = self
                 .repo
                 .git
-                .write(ADD)
+                .write(ON_PRIVATE.iter().chain(&ADD))
                 .index(&private.path)
                 .stdin(self.pathspecs(&nested))
                 .output()?;
@@ -198,7 +203,7 @@ impl Capture<'_> {
     /// (case B14), and says what it changes.
     pub(crate) fn tree(&self, private: &PrivateIndex) -> Result<(Oid, Vec<RawChange>), GitError> {
         let tree = write_tree(self.repo, &private.path)?;
-        let mut changes = raw_changes(self.repo, &self.base(), &tree)?;
+        let changes = self.synced(&tree)?;
         let mut input = Vec::new();
         let is_new_link = |it: &RawChange| it.new_mode == GITLINK && it.old_mode != GITLINK;
         for change in changes.iter().filter(|it| is_new_link(it)) {
@@ -209,18 +214,31 @@ impl Capture<'_> {
         }
         update_index(self.repo, private, input)?;
         let tree = write_tree(self.repo, &private.path)?;
-        changes = raw_changes(self.repo, &self.base(), &tree)?;
+        let changes = self.synced(&tree)?;
         Ok((tree, changes))
+    }
+
+    /// What the tree changes against the parent, every new object made durable.
+    fn synced(&self, tree: &Oid) -> Result<Vec<RawChange>, GitError> {
+        let mut changes = raw_diff(self.repo, &["-r", "-t"], &self.base(), tree)?;
+        let new = changes
+            .iter()
+            .filter(|it| !matches!(it.new_mode, 0 | GITLINK));
+        let mut oids: Vec<Oid> = new.map(|it| it.new.clone()).collect();
+        oids.push(tree.clone());
+        fault::point("snapshot.sync.before");
+        sync_objects(self.repo, &oids)?;
+        fault::point("snapshot.sync.after");
+        changes.retain(|it| it.new_mode != TREE && it.old_mode != TREE);
+        Ok(changes)
     }
 }
 
-/// `core.fsyncMethod=batch` flushes all new objects at once instead of one by one, before any
-/// of them gets its name.
-const ADD: [&str; 9] = [
-    "-c",
-    "core.splitIndex=false",
-    "-c",
-    "core.fsyncMethod=batch",
+/// How a private index is worked on. New objects are synced by us, all at once
+/// ([`super::durable`]), and the index once, when it is complete.
+const ON_PRIVATE: [&str; 4] = ["-c", "core.splitIndex=false", "-c", "core.fsync=none"];
+
+const ADD: [&str; 5] = [
     "add",
     "-A",
     "--sparse",
@@ -284,12 +302,12 @@ pub(crate) fn update_index(
         .map(drop)
 }
 
-/// Writes an index as a tree.
+/// Writes an index as a tree, not yet synced.
 pub(crate) fn write_tree(repo: &Repo, index: &Path) -> Result<Oid, GitError> {
     fault::point("snapshot.tree.before");
     let raw = repo
         .git
-        .write(["-c", "core.splitIndex=false", "write-tree"])
+        .write(ON_PRIVATE.iter().chain(&["write-tree"]))
         .index(index)
         .bytes()?;
     fault::point("snapshot.tree.after");

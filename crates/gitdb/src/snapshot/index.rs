@@ -47,9 +47,12 @@ impl PrivateIndex {
         })
     }
 
-    /// Leaves the file for [`super::land`].
-    pub(crate) fn keep(mut self) {
+    /// Makes the file durable and leaves it for [`super::land`].
+    pub(crate) fn keep(mut self) -> Result<(), GitError> {
         self.keep = true;
+        std::fs::File::open(&self.path)
+            .and_then(|file| file.sync_all())
+            .map_err(GitError::file(&self.path))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::capture::write_tree;
+use super::capture::{raw_diff, write_tree};
+use super::durable::sync_objects;
 use super::{
     Capture, Expected, Hooks, Landed, Prepared, PrivateIndex, RawChange, Sign, SnapshotError,
     filters, hooks, land, signing,
@@ -85,7 +86,7 @@ fn prepare_on(
         index_checksum: private.checksum.clone(),
         nonce: private.nonce.clone(),
     };
-    private.keep();
+    private.keep()?;
     fault::point("snapshot.prepared");
     Ok(prepared)
 }
@@ -201,7 +202,13 @@ pub(super) fn commit_work_tree(repo: &Repo, message: &str) -> Result<Oid, Snapsh
     Err(SnapshotError::IndexBusy)
 }
 
-/// The tree an index would be committed as; unmerged entries are the caller's to exclude.
-pub(crate) fn index_tree(repo: &Repo, private: &PrivateIndex) -> Result<Oid, GitError> {
-    write_tree(repo, &private.path)
+/// The tree an index would be committed as, what it adds to `base` made durable. Unmerged
+/// entries are the caller's to exclude.
+pub(crate) fn index_tree(repo: &Repo, private: &PrivateIndex, base: &Oid) -> Result<Oid, GitError> {
+    let tree = write_tree(repo, &private.path)?;
+    let objects = raw_diff(repo, &["-r", "-t"], base, &tree)?;
+    let mut oids: Vec<Oid> = objects.into_iter().map(|it| it.new).collect();
+    oids.push(tree.clone());
+    sync_objects(repo, &oids)?;
+    Ok(tree)
 }

@@ -110,7 +110,7 @@ impl Recipe<'_> {
             exclude: &exclude,
         };
         let staged = capture.staged(original)?;
-        self.staged_trees(original, &staged, parts)?;
+        self.staged_trees(original, &staged, tip, parts)?;
         let private = PrivateIndex::copy(repo)?;
         let outside = expose_hidden(repo, &private)?;
         fault::point("undo.tree.before");
@@ -131,16 +131,18 @@ impl Recipe<'_> {
         &self,
         original: &PrivateIndex,
         staged: &[RawChange],
+        tip: Option<&Oid>,
         parts: &mut Parts,
     ) -> Result<(), GitError> {
         let repo = self.repo;
+        let base = tip.cloned().unwrap_or_else(|| repo.empty_tree());
         if staged.is_empty() {
             return Ok(());
         }
         if staged.iter().all(|it| it.status != b'U') {
             // On a copy: writing a tree also rewrites the index it is written from.
             let copy = PrivateIndex::copy(repo)?;
-            let tree = crate::snapshot::index_tree(repo, &copy)?;
+            let tree = crate::snapshot::index_tree(repo, &copy, &base)?;
             parts.lines.push(format!("040000 tree {tree}\tstage0"));
             return Ok(());
         }
@@ -167,7 +169,7 @@ impl Recipe<'_> {
                     .index(&scratch.path)
                     .stdin(input)
                     .bytes()?;
-                let tree = crate::snapshot::index_tree(repo, &scratch)?;
+                let tree = crate::snapshot::index_tree(repo, &scratch, &base)?;
                 let name = char::from(stage);
                 parts.lines.push(format!("040000 tree {tree}\tstage{name}"));
             }

@@ -1,0 +1,191 @@
+//! A project with a script for the scripted agent, and the built `dex` in it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use testkit::Repo;
+
+/// A repository with settings for the scripted agent.
+pub(crate) struct Project {
+    pub(crate) repo: Repo,
+}
+
+/// What a program answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Answer {
+    fn from(output: Output) -> Answer {
+        Answer {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Project {
+    /// One with a goal, the script, and settings that use it.
+    pub(crate) fn new(script: &Value) -> Project {
+        Project::in_repo(Repo::new(), script)
+    }
+
+    /// The same in a repository of the caller's shape.
+    pub(crate) fn in_repo(repo: Repo, script: &Value) -> Project {
+        let project = Project { repo };
+        project.prepare(script);
+        project
+    }
+
+    fn prepare(&self, script: &Value) {
+        self.repo.write("GOAL.md", "# A greeting\n\nSay hello.\n");
+        self.repo.write(".dex/mock-config.json", script.to_string());
+        self.repo.write(".dex/dex-config.json", json!({ "agent": "scripted" }).to_string());
+    }
+
+    pub(crate) fn settings(&self, settings: &Value) {
+        self.repo.write(".dex/dex-config.json", settings.to_string());
+    }
+
+    /// `dex` with arguments, not started yet.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dex"));
+        command.current_dir(self.repo.path()).args(args);
+        self.repo.hermetic(&mut command);
+        command.env("DEX_SCRIPT_SPEED", "0").env("DEX_TEST_MARK", self.mark());
+        command
+    }
+
+    /// `dex` with arguments, to its end.
+    pub(crate) fn dex(&self, args: &[&str]) -> Answer {
+        self.command(args).output().expect("dex starts").into()
+    }
+
+    /// `dex`, which must succeed.
+    pub(crate) fn dex_ok(&self, args: &[&str]) -> String {
+        let answer = self.dex(args);
+        assert_eq!(answer.code, Some(0), "dex {args:?}: {}{}", answer.out, answer.err);
+        answer.out
+    }
+
+    /// `dex … --json`, read.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let answer = self.dex(args);
+        serde_json::from_str(&answer.out)
+            .unwrap_or_else(|_| panic!("dex {args:?}: {}{}", answer.out, answer.err))
+    }
+
+    /// Names this project in the environment of everything it starts.
+    pub(crate) fn mark(&self) -> String {
+        self.repo.path().to_string_lossy().into_owned()
+    }
+
+    /// The run's branch, short.
+    pub(crate) fn branch(&self) -> String {
+        self.repo.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads/dex/"])
+    }
+
+    /// Subjects of the run's stage commits, oldest first.
+    pub(crate) fn stages(&self) -> Vec<String> {
+        let branch = self.branch();
+        let log = self.repo.git(&["log", "--reverse", "--format=%B%x00", &branch, "--not", "main"]);
+        log.split('\0').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The run's record at the tip of its branch.
+    pub(crate) fn record(&self) -> Value {
+        self.record_at(&self.branch())
+    }
+
+    pub(crate) fn record_at(&self, rev: &str) -> Value {
+        let files = self.repo.git(&["ls-tree", "--name-only", rev, ".dex/runs/"]);
+        let text = self.repo.git(&["show", &format!("{rev}:{}", files.trim())]);
+        serde_json::from_str(&text).expect("the record is JSON")
+    }
+
+    /// Work tree and index agree with HEAD.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.repo.git(&["status", "--porcelain"]).is_empty()
+    }
+
+    pub(crate) fn live(&self) -> Value {
+        let runs = self.repo.path().join(".git/dex/runs");
+        let mut files: Vec<PathBuf> = std::fs::read_dir(runs)
+            .expect("a run")
+            .map(|it| it.expect("an entry").path().join("live.json"))
+            .collect();
+        files.sort();
+        let text = std::fs::read_to_string(files.last().expect("a run")).expect("a live record");
+        serde_json::from_str(&text).expect("the live record is JSON")
+    }
+}
+
+/// A stage that writes a file for a price.
+fn writes(path: &str, content: &str, cost: f64) -> Value {
+    json!({ "delay": 0, "cost": cost, "tokens": { "input": 10, "output": 5 },
+            "writes": [{ "path": path, "content": content }] })
+}
+
+/// A script of features that all go well; `stage(cycle, stage)` may replace a stage.
+pub(crate) fn script(features: &[&str], stage: impl Fn(usize, &str) -> Option<Value>) -> Value {
+    let usual = |cycle: usize, name: &str, title: &str| -> Value {
+        if let Some(own) = stage(cycle, name) {
+            return own;
+        }
+        match name {
+            "specify" => writes("{specDir}/spec.md", &format!("# {title}\n"), 0.02),
+            "plan" => writes("{specDir}/plan.md", "# Plan\n", 0.03),
+            "tasks" => writes(
+                "{specDir}/tasks.md",
+                "# Tasks\n\n## Phase 1: First\n\n- [ ] T001 One\n\n## Phase 2: Second\n\n- [ ] T002 Two\n",
+                0.01,
+            ),
+            "implement" => {
+                let mut first = writes("src/{feature}-1.txt", "one\n", 0.05);
+                first["phases"] = json!({ "2": writes("src/{feature}-2.txt", "two\n", 0.06) });
+                first
+            }
+            "implement_fix" => writes("src/{feature}-fix.txt", "fixed\n", 0.04),
+            "learnings" => json!({ "delay": 0, "cost": 0.01, "structured_output": { "insights": [
+                { "category": "testing", "insight": format!("learned in {cycle}"), "context": title }
+            ] } }),
+            _ => json!({ "delay": 0, "cost": 0.01 }),
+        }
+    };
+    let names = ["gap_analysis", "specify", "plan", "tasks", "implement", "implement_fix", "verify", "learnings"];
+    let cycles: Vec<Value> = features
+        .iter()
+        .enumerate()
+        .map(|(at, title)| {
+            let stages: serde_json::Map<String, Value> =
+                names.iter().map(|it| ((*it).to_owned(), usual(at + 1, it, title))).collect();
+            json!({ "feature": { "id": format!("f{}", at + 1), "title": title }, "stages": stages })
+        })
+        .collect();
+    let once = |name: &str, path: &str| {
+        stage(0, name).unwrap_or_else(|| writes(path, &format!("# {name}\n"), 0.02))
+    };
+    json!({
+        "prerequisites": {},
+        "clarification": {
+            "clarification_product": once("clarification_product", "{goalProductDomain}"),
+            "clarification_technical": once("clarification_technical", "{goalTechnicalDomain}"),
+            "clarification_synthesis": once("clarification_synthesis", "{goalClarified}"),
+            "constitution": once("constitution", "specs/constitution.md"),
+            "manifest_extraction": stage(0, "manifest_extraction")
+                .unwrap_or_else(|| json!({ "delay": 0, "cost": 0.02 })),
+        },
+        "dex_loop": { "cycles": cycles },
+        "completion": {},
+    })
+}
+
+/// A script in which everything goes well.
+pub(crate) fn good(features: &[&str]) -> Value {
+    script(features, |_, _| None)
+}
