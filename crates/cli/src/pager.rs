@@ -52,7 +52,9 @@ pub fn start() -> Paging {
 }
 
 fn wanted(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let named = ["DEX_PAGER", "GIT_PAGER", "PAGER"].iter().find_map(|name| variable(name));
+    let named = ["DEX_PAGER", "GIT_PAGER", "PAGER"]
+        .iter()
+        .find_map(|name| variable(name));
     let program = named.unwrap_or_else(|| "less".to_owned());
     // The usual ways to say "none".
     (!matches!(program.trim(), "" | "cat")).then_some(program)
@@ -78,7 +80,12 @@ pub(crate) fn write(text: &str) -> Option<bool> {
         anstream::adapter::strip_str(text).to_string()
     };
     let stdin = pager.child.stdin.as_mut()?;
-    Some(stdin.write_all(plain.as_bytes()).and_then(|()| stdin.write_all(b"\n")).is_ok())
+    Some(
+        stdin
+            .write_all(plain.as_bytes())
+            .and_then(|()| stdin.write_all(b"\n"))
+            .is_ok(),
+    )
 }
 
 #[cfg(test)]
@@ -92,7 +99,10 @@ mod tests {
         };
         assert_eq!(wanted(given(&[])).as_deref(), Some("less"));
         assert_eq!(wanted(given(&[("PAGER", "more")])).as_deref(), Some("more"));
-        assert_eq!(wanted(given(&[("PAGER", "more"), ("DEX_PAGER", "cat")])), None);
+        assert_eq!(
+            wanted(given(&[("PAGER", "more"), ("DEX_PAGER", "cat")])),
+            None
+        );
         assert_eq!(wanted(given(&[("GIT_PAGER", "")])), None);
     }
 }

@@ -34,7 +34,11 @@ pub fn out(text: impl AsRef<str>) {
         None => {}
     }
     let mut stdout = anstream::stdout().lock();
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(b"\n")).is_err() {
+    if stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.write_all(b"\n"))
+        .is_err()
+    {
         std::process::exit(0);
     }
 }
@@ -108,7 +112,10 @@ pub fn clean(text: &str) -> String {
 
 /// As [`clean`], keeping line ends.
 pub fn clean_lines(text: &str) -> String {
-    text.split('\n').map(|line| clean(line.trim_end_matches('\r'))).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(|line| clean(line.trim_end_matches('\r')))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn harmful(c: char) -> bool {
@@ -163,17 +170,33 @@ pub fn size(bytes: u64) -> String {
 
 /// `1 file`, `2 files`.
 pub fn count(n: usize, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+    if n == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{n} {noun}s")
+    }
 }
 
 /// Shows a failure.
 pub fn failure(failure: &Failure) {
-    talk(format!("{} {}", styled(BAD.bold(), "error:"), clean_lines(&failure.headline)));
+    talk(format!(
+        "{} {}",
+        styled(BAD.bold(), "error:"),
+        clean_lines(&failure.headline)
+    ));
     for cause in &failure.causes {
-        talk(format!("  {} {}", styled(DIM, "caused by:"), clean_lines(cause)));
+        talk(format!(
+            "  {} {}",
+            styled(DIM, "caused by:"),
+            clean_lines(cause)
+        ));
     }
     if let Some(hint) = &failure.hint {
-        talk(format!("{} {}", styled(NAME.bold(), "hint:"), clean_lines(hint)));
+        talk(format!(
+            "{} {}",
+            styled(NAME.bold(), "hint:"),
+            clean_lines(hint)
+        ));
     }
 }
 
@@ -184,7 +207,10 @@ mod tests {
     #[test]
     fn i04_terminal_escapes_and_direction_changes_are_made_visible() {
         assert_eq!(clean("a\u{1b}]52;c;x\u{7}b"), "a\\u{1b}]52;c;x\\u{7}b");
-        assert_eq!(clean("x\rALL PASSED\u{9b}2J\u{202e}"), "x\\u{d}ALL PASSED\\u{9b}2J\\u{202e}");
+        assert_eq!(
+            clean("x\rALL PASSED\u{9b}2J\u{202e}"),
+            "x\\u{d}ALL PASSED\\u{9b}2J\\u{202e}"
+        );
         assert_eq!(clean("plain äöü 漢字"), "plain äöü 漢字");
     }
 

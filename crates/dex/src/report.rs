@@ -310,7 +310,10 @@ pub struct Range {
 /// what the run did.
 pub fn settle(facts: &Facts) -> Reconciled {
     let run = reconcile(facts);
-    let over = run.progress.last().is_some_and(|it| it.place.stage == Stage::Completion);
+    let over = run
+        .progress
+        .last()
+        .is_some_and(|it| it.place.stage == Stage::Completion);
     if !over {
         return run;
     }
@@ -328,7 +331,9 @@ pub fn settle(facts: &Facts) -> Reconciled {
 pub fn notes(facts: &Facts, run: &Reconciled) -> Vec<String> {
     let recorded = facts.record.got().and_then(|it| it.more.get("notes"));
     let recorded = recorded.and_then(|it| it.as_array()).into_iter().flatten();
-    let recorded = recorded.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+    let recorded = recorded
+        .filter_map(|it| it.as_str().map(str::to_owned))
+        .collect();
     match &facts.live {
         // Every commit's record takes all of them, so the live list is the longer one.
         Some(live) if run.status != RunStatus::Completed => live.notes.clone(),
@@ -340,7 +345,9 @@ pub fn notes(facts: &Facts, run: &Reconciled) -> Vec<String> {
 pub fn ranges(run: &Reconciled) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for stage in &run.progress.done {
-        let Some(slug) = &stage.place.feature else { continue };
+        let Some(slug) = &stage.place.feature else {
+            continue;
+        };
         match ranges.iter_mut().find(|it| it.slug == *slug) {
             Some(range) => range.to = stage.commit.clone(),
             None => ranges.extend(stage.parent.clone().map(|from| Range {
@@ -355,8 +362,11 @@ pub fn ranges(run: &Reconciled) -> Vec<Range> {
 
 /// Makes the report.
 pub fn report(run: &Reconciled, notes: Vec<String>, diffs: &Diffs) -> Report {
-    let features: Vec<FeatureReport> =
-        run.features.iter().map(|it| feature(run, it, diffs)).collect();
+    let features: Vec<FeatureReport> = run
+        .features
+        .iter()
+        .map(|it| feature(run, it, diffs))
+        .collect();
     let verdict = match outcome::verdict(run) {
         Verdict::Good => "good",
         Verdict::Skipped => "skipped",
@@ -388,20 +398,35 @@ pub fn report(run: &Reconciled, notes: Vec<String>, diffs: &Diffs) -> Report {
         features,
         failed_attempts: run.phases.iter().filter_map(failed).collect(),
         skipped_stages: run.phases.iter().filter_map(skipped).collect(),
-        assumptions: each(run, |it| &it.assumptions, |checkpoint, assumption| Assumed {
-            checkpoint,
-            assumption,
-        }),
-        left_out: each(run, |it| &it.left_out, |checkpoint, left_out| LeftOutAt {
-            checkpoint,
-            left_out,
-        }),
-        noticed: each(run, |it| &it.noticed, |checkpoint, text| Noticed { checkpoint, text }),
+        assumptions: each(
+            run,
+            |it| &it.assumptions,
+            |checkpoint, assumption| Assumed {
+                checkpoint,
+                assumption,
+            },
+        ),
+        left_out: each(
+            run,
+            |it| &it.left_out,
+            |checkpoint, left_out| LeftOutAt {
+                checkpoint,
+                left_out,
+            },
+        ),
+        noticed: each(
+            run,
+            |it| &it.noticed,
+            |checkpoint, text| Noticed { checkpoint, text },
+        ),
         notes,
         differences: run
             .differences
             .iter()
-            .map(|it| Differing { code: it.code, text: it.text.clone() })
+            .map(|it| Differing {
+                code: it.code,
+                text: it.text.clone(),
+            })
             .collect(),
         next: Vec::new(),
     };
@@ -415,7 +440,10 @@ fn pending(run: &Reconciled) -> Option<Pending> {
         Unfinished::HalfDone(place) => ("half_done", place),
         Unfinished::ReadyToCommit(place) => ("ready_to_commit", place),
     };
-    Some(Pending { state, checkpoint: place.checkpoint() })
+    Some(Pending {
+        state,
+        checkpoint: place.checkpoint(),
+    })
 }
 
 fn totals(run: &Reconciled, features: &[FeatureReport], changes: Option<Changes>) -> Totals {
@@ -441,9 +469,18 @@ fn totals(run: &Reconciled, features: &[FeatureReport], changes: Option<Changes>
 
 fn feature(run: &Reconciled, feature: &Feature, diffs: &Diffs) -> FeatureReport {
     let slug = feature.slug.clone().unwrap_or_default();
-    let phases: Vec<Phase> =
-        run.phases.iter().filter(|it| it.feature.as_deref() == Some(&slug)).cloned().collect();
-    let stages = || run.progress.done.iter().filter(|it| it.place.feature.as_deref() == Some(&slug));
+    let phases: Vec<Phase> = run
+        .phases
+        .iter()
+        .filter(|it| it.feature.as_deref() == Some(&slug))
+        .cloned()
+        .collect();
+    let stages = || {
+        run.progress
+            .done
+            .iter()
+            .filter(|it| it.place.feature.as_deref() == Some(&slug))
+    };
     let mut cycles: Vec<u32> = stages().map(|it| it.place.cycle).collect();
     cycles.dedup();
     FeatureReport {
@@ -470,9 +507,15 @@ fn feature(run: &Reconciled, feature: &Feature, diffs: &Diffs) -> FeatureReport 
 fn verified(run: &Reconciled, phases: &[Phase]) -> Verified {
     let counts = |it: &&Phase| {
         it.status == PhaseStatus::Completed
-            && it.cycle.is_some_and(|cycle| run.progress.count(Stage::Verify, cycle) > 0)
+            && it
+                .cycle
+                .is_some_and(|cycle| run.progress.count(Stage::Verify, cycle) > 0)
     };
-    let newest = phases.iter().rev().filter(counts).find_map(|it| it.verify.as_ref());
+    let newest = phases
+        .iter()
+        .rev()
+        .filter(counts)
+        .find_map(|it| it.verify.as_ref());
     newest.map_or_else(Verified::default, |it| Verified {
         by: Some(it.by),
         passed: Some(it.passed),
@@ -493,12 +536,17 @@ impl Verified {
         match (self.by, self.passed) {
             (None, _) | (_, None) => "not verified".to_owned(),
             (Some(VerifiedBy::Command), Some(true)) => {
-                format!("verified by command: {}", self.command.as_deref().unwrap_or("?"))
+                format!(
+                    "verified by command: {}",
+                    self.command.as_deref().unwrap_or("?")
+                )
             }
             (Some(VerifiedBy::Command), Some(false)) => {
                 let command = self.command.as_deref().unwrap_or("the verify command");
                 match self.exit {
-                    Some(0) => format!("not verified: {command} passed, the agent says it does not work"),
+                    Some(0) => {
+                        format!("not verified: {command} passed, the agent says it does not work")
+                    }
                     Some(exit) => format!("not verified: {command} failed (exit {exit})"),
                     None => format!("not verified: {command} failed"),
                 }
@@ -516,7 +564,10 @@ impl Verified {
 /// `plan:2` of an attempt, also of one that never got a commit.
 pub fn checkpoint_of(phase: &Phase) -> String {
     let stage = phase.stage.as_deref().unwrap_or("?");
-    phase.checkpoint.clone().unwrap_or_else(|| format!("{stage}:{}", phase.cycle.unwrap_or(0)))
+    phase
+        .checkpoint
+        .clone()
+        .unwrap_or_else(|| format!("{stage}:{}", phase.cycle.unwrap_or(0)))
 }
 
 fn failed(phase: &Phase) -> Option<FailedAttempt> {
@@ -549,7 +600,12 @@ fn each<T: Clone, U>(
 ) -> Vec<U> {
     let mut all = Vec::new();
     for phase in &run.phases {
-        all.extend(items(phase).iter().cloned().map(|it| make(checkpoint_of(phase), it)));
+        all.extend(
+            items(phase)
+                .iter()
+                .cloned()
+                .map(|it| make(checkpoint_of(phase), it)),
+        );
     }
     all
 }
@@ -561,20 +617,19 @@ pub fn attempts_at<'r>(run: &'r Reconciled, stage: &Finished) -> Vec<&'r Phase> 
     let of_place: Vec<&Phase> = run.phases[..run.committed_phases]
         .iter()
         .filter(|it| {
-            it.stage.as_deref() == Some(place.stage.name())
-                && it.cycle.unwrap_or(0) == place.cycle
+            it.stage.as_deref() == Some(place.stage.name()) && it.cycle.unwrap_or(0) == place.cycle
         })
         .collect();
     // Finished parts of `implement` are complete too, but only a commit has a parent. Records of
     // the existing Dex name no parents.
     let ours = of_place.iter().any(|it| it.parent_sha.is_some());
-    let closes = |it: &&Phase| {
-        it.status == PhaseStatus::Completed && (!ours || it.parent_sha.is_some())
-    };
+    let closes =
+        |it: &&Phase| it.status == PhaseStatus::Completed && (!ours || it.parent_sha.is_some());
     let groups: Vec<&[&Phase]> = of_place.split_inclusive(closes).collect();
     let parent = stage.parent.as_ref().map(Oid::as_str);
     let of_parent = |it: &&&[&Phase]| {
-        it.last().is_some_and(|last| ours && last.parent_sha.as_deref() == parent)
+        it.last()
+            .is_some_and(|last| ours && last.parent_sha.as_deref() == parent)
     };
     let progress = &run.progress;
     let nth = || {
@@ -590,11 +645,17 @@ pub fn attempts_at<'r>(run: &'r Reconciled, stage: &Finished) -> Vec<&'r Phase> 
     match groups.iter().find(of_parent) {
         Some(group) => group.to_vec(),
         None if ours => Vec::new(),
-        None => nth().and_then(|n| groups.get(n)).map(|it| it.to_vec()).unwrap_or_default(),
+        None => nth()
+            .and_then(|n| groups.get(n))
+            .map(|it| it.to_vec())
+            .unwrap_or_default(),
     }
 }
 
 /// Whether a pause is one that more money or cycles end.
 fn is_cap(reason: PauseReason) -> bool {
-    matches!(reason, PauseReason::BudgetExceeded | PauseReason::MaxCyclesReached)
+    matches!(
+        reason,
+        PauseReason::BudgetExceeded | PauseReason::MaxCyclesReached
+    )
 }

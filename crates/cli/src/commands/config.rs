@@ -27,7 +27,9 @@ pub fn config(dir: &Path, args: &args::Config) -> Result<Exit, Failure> {
 }
 
 fn one(repo: &Repo, config: &Config, key: &str, args: &args::Config) -> Result<(), Failure> {
-    let Some((value, origin)) = config.get(key) else { return Err(unknown(repo, key)) };
+    let Some((value, origin)) = config.get(key) else {
+        return Err(unknown(repo, key));
+    };
     if args.json {
         ui::json(&json!({ "key": key, "value": value, "origin": origin_json(&origin) }));
         return Ok(());
@@ -62,12 +64,26 @@ fn all(config: &Config, as_json: bool) {
             Origin::BuiltIn => String::new(),
             other => styled(DIM, format!("  {}", origin_words(other))),
         };
-        ui::out(format!("{} {}{origin}", styled(NAME, format!("{key:<37}")), clean(&plain(value))));
+        ui::out(format!(
+            "{} {}{origin}",
+            styled(NAME, format!("{key:<37}")),
+            clean(&plain(value))
+        ));
     }
     for it in config.unknown_keys() {
-        let meant = it.suggestion.map(|it| format!("; did you mean {it}?")).unwrap_or_default();
+        let meant = it
+            .suggestion
+            .map(|it| format!("; did you mean {it}?"))
+            .unwrap_or_default();
         let place = format!("{}, line {}", it.file.display(), it.line);
-        ui::talk(styled(WARN, format!("{}: {} is not a setting{meant}", clean(&place), clean(&it.key))));
+        ui::talk(styled(
+            WARN,
+            format!(
+                "{}: {} is not a setting{meant}",
+                clean(&place),
+                clean(&it.key)
+            ),
+        ));
     }
 }
 

@@ -24,8 +24,14 @@ pub fn man(args: &args::Man) -> Result<Exit, Failure> {
     dex.build();
     let mut pages = vec![("dex".to_owned(), dex.clone())];
     // `git help dex` looks for this name.
-    pages.push(("git-dex".to_owned(), dex.clone().display_name("git-dex").bin_name("git dex")));
-    for command in dex.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help") {
+    pages.push((
+        "git-dex".to_owned(),
+        dex.clone().display_name("git-dex").bin_name("git dex"),
+    ));
+    for command in dex
+        .get_subcommands()
+        .filter(|it| !it.is_hide_set() && it.get_name() != "help")
+    {
         let name = format!("dex-{}", command.get_name());
         pages.push((name.clone(), command.clone().display_name(name)));
     }
@@ -43,7 +49,9 @@ pub fn man(args: &args::Man) -> Result<Exit, Failure> {
 fn page(dir: &Path, name: &str, command: clap::Command) -> Result<PathBuf, Failure> {
     let path = dir.join(format!("{name}.1"));
     let mut text = Vec::new();
-    clap_mangen::Man::new(command).title(name.to_uppercase()).render(&mut text)?;
+    clap_mangen::Man::new(command)
+        .title(name.to_uppercase())
+        .render(&mut text)?;
     std::fs::write(&path, text).map_err(|error| {
         Failure::new(Exit::Failed, format!("{} was not written", path.display())).because(&error)
     })?;

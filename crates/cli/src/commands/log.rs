@@ -37,11 +37,17 @@ const MAX_LINE: usize = 1 << 20;
 pub fn log(dir: &Path, args: &args::Log) -> Result<Exit, Failure> {
     let repo = session::open(dir)?;
     let known = facts::find(&repo, args.run.as_deref())?;
-    let Some(id) = run_id(&repo, &known) else { return from_record(&repo, &known, args) };
+    let Some(id) = run_id(&repo, &known) else {
+        return from_record(&repo, &known, args);
+    };
     let folder = Live::dir(&repo, &id).join("log");
     let running = || is_running(&repo, &id);
     let files = transcripts(&folder)?;
-    let mut shown = Shown { json: args.json, unread: 0, too_long: 0 };
+    let mut shown = Shown {
+        json: args.json,
+        unread: 0,
+        too_long: 0,
+    };
     if args.follow && running() {
         follow(&folder, files, &running, &mut shown)?;
         ui::talk(format!("it stopped; see `dex status {}`", known.branch));
@@ -69,12 +75,16 @@ fn run_id(repo: &Repo, known: &Known) -> Option<String> {
     }
     let id = known.branch.rsplit('-').next()?;
     let entries = std::fs::read_dir(repo.common_own_dir().join("runs")).ok()?;
-    let names = entries.flatten().map(|it| it.file_name().to_string_lossy().into_owned());
+    let names = entries
+        .flatten()
+        .map(|it| it.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(id)).max()
 }
 
 fn is_running(repo: &Repo, id: &str) -> bool {
-    let Ok(Some(live)) = Live::read(repo, id) else { return false };
+    let Ok(Some(live)) = Live::read(repo, id) else {
+        return false;
+    };
     lock::holder(&live.worktree, &live.git_dir)
         .is_some_and(|it| it.run_id.as_deref().is_none_or(|holds| holds == id))
 }
@@ -86,8 +96,10 @@ fn transcripts(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {
-            return Err(Failure::new(Exit::Failed, format!("{} cannot be read", folder.display()))
-                .because(&error));
+            return Err(
+                Failure::new(Exit::Failed, format!("{} cannot be read", folder.display()))
+                    .because(&error),
+            );
         }
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|it| it.path()).collect();
@@ -146,7 +158,11 @@ struct Open {
 
 impl Open {
     fn new(path: PathBuf) -> Result<Open, Failure> {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         // A phase id has 36 characters.
         let (phase_id, checkpoint) = match name.split_at_checked(36) {
             Some((id, rest)) => (id.to_owned(), rest.trim_start_matches('-').to_owned()),
@@ -155,7 +171,12 @@ impl Open {
         let file = File::open(&path).map_err(|error| {
             Failure::new(Exit::Failed, format!("{} cannot be read", path.display())).because(&error)
         })?;
-        Ok(Open { reader: BufReader::new(file), pending: Vec::new(), phase_id, checkpoint })
+        Ok(Open {
+            reader: BufReader::new(file),
+            pending: Vec::new(),
+            phase_id,
+            checkpoint,
+        })
     }
 
     fn heading(&self, shown: &Shown) {
@@ -178,7 +199,11 @@ impl Open {
 
 fn heading(checkpoint: &str) {
     let label = checkpoint.split_once(':').and_then(|(stage, cycle)| {
-        let place = Place { stage: stage.parse().ok()?, cycle: cycle.parse().ok()?, feature: None };
+        let place = Place {
+            stage: stage.parse().ok()?,
+            cycle: cycle.parse().ok()?,
+            feature: None,
+        };
         Some(place.label())
     });
     let name = clean(checkpoint);
@@ -219,17 +244,27 @@ impl Shown {
 
     fn say_what_is_missing(&self) {
         if self.unread > 0 {
-            ui::talk(format!("{} could not be read", ui::count(self.unread as usize, "line")));
+            ui::talk(format!(
+                "{} could not be read",
+                ui::count(self.unread as usize, "line")
+            ));
         }
         if self.too_long > 0 {
             let lines = ui::count(self.too_long as usize, "line");
-            ui::talk(format!("{lines} longer than {} left out", ui::size(MAX_LINE as u64)));
+            ui::talk(format!(
+                "{lines} longer than {} left out",
+                ui::size(MAX_LINE as u64)
+            ));
         }
     }
 }
 
 /// One step, for people.
 fn show(step: &Step) {
+    // Totals so far; the stage's own are in `dex show` and in `--json`.
+    if step.kind == "usage" && step.text.is_empty() {
+        return;
+    }
     let at = format!("{:>8.1} s", step.at_ms as f64 / 1000.0);
     let style = match step.kind.as_str() {
         "tool_call" => NAME,
@@ -241,12 +276,19 @@ fn show(step: &Step) {
     let kind = match (step.kind.as_str(), step.ok) {
         ("tool_result", Some(false)) => "failed".to_owned(),
         ("tool_result", _) => "answered".to_owned(),
-        ("tool_call", _) => step.tool.as_deref().map_or_else(|| "tool".to_owned(), clean),
+        ("tool_call", _) => step
+            .tool
+            .as_deref()
+            .map_or_else(|| "tool".to_owned(), clean),
         (kind, _) => clean(kind),
     };
     let mut lines = step.text.trim_end().split('\n');
     let first = clean(lines.next().unwrap_or_default().trim_end_matches('\r'));
-    let line = format!("{} {} {first}", styled(DIM, at), styled(style, format!("{kind:<12}")));
+    let line = format!(
+        "{} {} {first}",
+        styled(DIM, at),
+        styled(style, format!("{kind:<12}"))
+    );
     ui::out(line.trim_end());
     for line in lines {
         ui::out(format!("{:24}{}", "", clean(line.trim_end_matches('\r'))));

@@ -44,8 +44,11 @@ pub fn prompts(dir: &Path, args: &args::Prompts) -> Result<Exit, Failure> {
     };
     let Some(prompt) = all.iter().find(|it| it.stage == stage) else {
         let names: Vec<&str> = prompt::stages().collect();
-        return Err(Failure::new(Exit::Usage, format!("no stage with a prompt is called {stage}"))
-            .hint(format!("There are {}.", names.join(", "))));
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("no stage with a prompt is called {stage}"),
+        )
+        .hint(format!("There are {}.", names.join(", "))));
     };
     if args.json {
         ui::json(&json!({
@@ -54,10 +57,17 @@ pub fn prompts(dir: &Path, args: &args::Prompts) -> Result<Exit, Failure> {
         }));
         return Ok(Exit::Done);
     }
-    let whose = if prompt.overridden { &prompt.path } else { "built in" };
+    let whose = if prompt.overridden {
+        &prompt.path
+    } else {
+        "built in"
+    };
     ui::talk(styled(DIM, format!("{}: {}", prompt.stage, clean(whose))));
     if let Some(problem) = &prompt.problem {
-        ui::talk(styled(BAD, format!("it cannot be used: {}", clean(problem))));
+        ui::talk(styled(
+            BAD,
+            format!("it cannot be used: {}", clean(problem)),
+        ));
     }
     let _paging = pager::start();
     ui::out(clean_lines(prompt.text.trim_end()));
@@ -66,8 +76,10 @@ pub fn prompts(dir: &Path, args: &args::Prompts) -> Result<Exit, Failure> {
 
 /// Every prompt, the project's own where there is one.
 pub(crate) fn read(repo: &Repo) -> Result<Vec<Prompt>, Failure> {
-    let empty: BTreeMap<&str, String> =
-        prompt::names().iter().map(|name| (*name, String::new())).collect();
+    let empty: BTreeMap<&str, String> = prompt::names()
+        .iter()
+        .map(|name| (*name, String::new()))
+        .collect();
     let mut all = Vec::new();
     for stage in prompt::stages() {
         let path = format!(".dex/prompts/{stage}.md");
@@ -81,7 +93,13 @@ pub(crate) fn read(repo: &Repo) -> Result<Vec<Prompt>, Failure> {
             None => prompt::built_in(stage).unwrap_or_default().to_owned(),
         };
         let problem = prompt::render(&text, &empty).err().map(|it| it.to_string());
-        all.push(Prompt { stage, overridden, path, text, problem });
+        all.push(Prompt {
+            stage,
+            overridden,
+            path,
+            text,
+            problem,
+        });
     }
     Ok(all)
 }
@@ -89,11 +107,19 @@ pub(crate) fn read(repo: &Repo) -> Result<Vec<Prompt>, Failure> {
 fn list(all: &[Prompt]) {
     for it in all {
         let whose = match (it.overridden, &it.problem) {
-            (_, Some(problem)) => styled(BAD, format!("{} cannot be used: {}", it.path, clean(problem))),
+            (_, Some(problem)) => styled(
+                BAD,
+                format!("{} cannot be used: {}", it.path, clean(problem)),
+            ),
             (true, None) => format!("the project's own, {}", it.path),
             (false, None) => styled(DIM, "built in"),
         };
-        ui::out(format!("{} {whose}", styled(NAME, format!("{:<24}", it.stage))));
+        ui::out(format!(
+            "{} {whose}",
+            styled(NAME, format!("{:<24}", it.stage))
+        ));
     }
-    ui::talk("show one with `dex prompts STAGE`; a file .dex/prompts/STAGE.md takes the place of ours");
+    ui::talk(
+        "show one with `dex prompts STAGE`; a file .dex/prompts/STAGE.md takes the place of ours",
+    );
 }

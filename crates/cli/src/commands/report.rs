@@ -60,7 +60,10 @@ pub fn of(repo: &Repo, known: &Known) -> Result<Report, Failure> {
     let run = report::settle(&facts);
     let notes = report::notes(&facts, &run);
     let mut diffs = Diffs::default();
-    let base = run.base_sha.as_deref().and_then(|it| it.parse::<Oid>().ok());
+    let base = run
+        .base_sha
+        .as_deref()
+        .and_then(|it| it.parse::<Oid>().ok());
     if let (Some(base), Some(tip)) = (&base, &run.tip) {
         diffs.whole = changes(repo, base, tip)?;
     }
@@ -91,29 +94,60 @@ fn terminal(report: &Report) -> Vec<String> {
     lines.extend(sums(report));
     let attempts = report.failed_attempts.iter().map(|it| {
         let again = if it.retried { ", tried again" } else { "" };
-        let reason = it.reason.as_deref().map(|it| format!(": {it}")).unwrap_or_default();
-        format!("{} {}{reason}{again}", it.checkpoint, status_word(it.status))
+        let reason = it
+            .reason
+            .as_deref()
+            .map(|it| format!(": {it}"))
+            .unwrap_or_default();
+        format!(
+            "{} {}{reason}{again}",
+            it.checkpoint,
+            status_word(it.status)
+        )
     });
     list(&mut lines, "Attempts that failed", BAD, attempts);
     let skipped = report.skipped_stages.iter().map(|it| {
-        format!("{}: {}", it.checkpoint, it.reason.as_deref().unwrap_or("not needed"))
+        format!(
+            "{}: {}",
+            it.checkpoint,
+            it.reason.as_deref().unwrap_or("not needed")
+        )
     });
     list(&mut lines, "Stages skipped", DIM, skipped);
     let assumed = report.assumptions.iter().map(|it| {
         let it = &it.assumption;
-        let by = if it.by == "person" { "answered" } else { "assumed" };
+        let by = if it.by == "person" {
+            "answered"
+        } else {
+            "assumed"
+        };
         format!("{} → {} ({by})", it.question, it.answer)
     });
     list(&mut lines, "Questions", WARN, assumed);
     let left_out = report.left_out.iter().map(|it| {
-        let size = it.left_out.bytes.map(|it| format!(", {it} bytes")).unwrap_or_default();
-        format!("{} ({}{size}, {})", it.left_out.path, it.left_out.reason, it.checkpoint)
+        let size = it
+            .left_out
+            .bytes
+            .map(|it| format!(", {it} bytes"))
+            .unwrap_or_default();
+        format!(
+            "{} ({}{size}, {})",
+            it.left_out.path, it.left_out.reason, it.checkpoint
+        )
     });
     list(&mut lines, "Left out of commits", WARN, left_out);
-    let noticed = report.noticed.iter().map(|it| format!("{}: {}", it.checkpoint, it.text));
+    let noticed = report
+        .noticed
+        .iter()
+        .map(|it| format!("{}: {}", it.checkpoint, it.text));
     list(&mut lines, "Noticed", WARN, noticed);
     list(&mut lines, "Your notes", DIM, report.notes.iter().cloned());
-    list(&mut lines, "Did not agree", WARN, report.differences.iter().map(|it| it.text.clone()));
+    list(
+        &mut lines,
+        "Did not agree",
+        WARN,
+        report.differences.iter().map(|it| it.text.clone()),
+    );
     if !report.next.is_empty() {
         lines.push(String::new());
         lines.push(styled(BOLD, "Next"));
@@ -134,10 +168,17 @@ fn head(report: &Report) -> Vec<String> {
     };
     let mut lines = vec![format!("{} {state}", styled(NAME.bold(), clean(branch)))];
     if let Some(stopped) = &report.stopped {
-        lines.push(format!("  because {}: {}", stopped.reason, clean(&stopped.why)));
+        lines.push(format!(
+            "  because {}: {}",
+            stopped.reason,
+            clean(&stopped.why)
+        ));
     }
     if let Some(pending) = &report.unfinished {
-        lines.push(styled(WARN, format!("  {} {}", pending.checkpoint, pending_words(pending.state))));
+        lines.push(styled(
+            WARN,
+            format!("  {} {}", pending.checkpoint, pending_words(pending.state)),
+        ));
     }
     if let Some(goal) = &report.goal {
         lines.push(styled(DIM, format!("  goal {}", clean(goal))));
@@ -181,15 +222,29 @@ fn of_feature(feature: &FeatureReport) -> Vec<String> {
         Outcome::Skipped => (styled(BAD, "✗"), " (given up)"),
         Outcome::Pending => (styled(DIM, "○"), " (not begun)"),
     };
-    let mut lines = vec![format!("{mark} {}{word}", styled(BOLD, clean(&feature.title)))];
+    let mut lines = vec![format!(
+        "{mark} {}{word}",
+        styled(BOLD, clean(&feature.title))
+    )];
     if feature.outcome == Outcome::Pending {
         return lines;
     }
-    let style = if feature.verified.passed == Some(true) { GOOD } else { WARN };
-    lines.push(format!("    {}", styled(style, clean(&feature.verified.words()))));
+    let style = if feature.verified.passed == Some(true) {
+        GOOD
+    } else {
+        WARN
+    };
+    lines.push(format!(
+        "    {}",
+        styled(style, clean(&feature.verified.words()))
+    ));
     if feature.verified.passed != Some(true) {
         let failures = feature.verified.failures.iter();
-        lines.extend(failures.take(3).map(|it| format!("      {}", ui::cut(&clean(it), 160))));
+        lines.extend(
+            failures
+                .take(3)
+                .map(|it| format!("      {}", ui::cut(&clean(it), 160))),
+        );
     }
     lines.push(format!(
         "    {} · {} · {} · {}",
@@ -205,7 +260,12 @@ fn changed(changes: Option<Changes>) -> String {
     match changes {
         None => "no commits".to_owned(),
         Some(it) => {
-            format!("{} +{} -{}", ui::count(it.files as usize, "file"), it.added, it.removed)
+            format!(
+                "{} +{} -{}",
+                ui::count(it.files as usize, "file"),
+                it.added,
+                it.removed
+            )
         }
     }
 }
@@ -213,7 +273,10 @@ fn changed(changes: Option<Changes>) -> String {
 fn sums(report: &Report) -> Vec<String> {
     let totals = &report.totals;
     let verified = match &report.verify_command {
-        Some(_) => format!("{} of {} done verified by command", totals.verified_by_command, totals.done),
+        Some(_) => format!(
+            "{} of {} done verified by command",
+            totals.verified_by_command, totals.done
+        ),
         None => "no verify command: not verified by a command".to_owned(),
     };
     vec![
@@ -240,15 +303,28 @@ fn sums(report: &Report) -> Vec<String> {
     ]
 }
 
-fn list(lines: &mut Vec<String>, title: &str, style: anstyle::Style, items: impl Iterator<Item = String>) {
+fn list(
+    lines: &mut Vec<String>,
+    title: &str,
+    style: anstyle::Style,
+    items: impl Iterator<Item = String>,
+) {
     let items: Vec<String> = items.collect();
     if items.is_empty() {
         return;
     }
     lines.push(String::new());
     lines.push(styled(style, title));
-    lines.extend(items.iter().take(SHOWN).map(|it| format!("  {}", ui::cut(&clean(it), 300))));
+    lines.extend(
+        items
+            .iter()
+            .take(SHOWN)
+            .map(|it| format!("  {}", ui::cut(&clean(it), 300))),
+    );
     if items.len() > SHOWN {
-        lines.push(format!("  and {} more (`dex report --json` has all)", items.len() - SHOWN));
+        lines.push(format!(
+            "  and {} more (`dex report --json` has all)",
+            items.len() - SHOWN
+        ));
     }
 }

@@ -21,7 +21,10 @@ pub fn runs(dir: &Path, args: &args::Json) -> Result<Exit, Failure> {
     let repo = session::open(dir)?;
     let known = facts::known(&repo)?;
     if args.json {
-        let all: Vec<Value> = known.iter().map(|it| to_json(it, &read(&repo, it))).collect();
+        let all: Vec<Value> = known
+            .iter()
+            .map(|it| to_json(it, &read(&repo, it)))
+            .collect();
         ui::json(&json!({ "runs": all }));
         return Ok(Exit::Done);
     }
@@ -63,7 +66,10 @@ pub(crate) fn said(failure: &Failure) -> String {
 
 /// How many features are done.
 fn done(run: &Reconciled) -> usize {
-    run.features.iter().filter(|it| it.status == Status::Completed).count()
+    run.features
+        .iter()
+        .filter(|it| it.status == Status::Completed)
+        .count()
 }
 
 fn row(known: &Known, run: &Reconciled) -> String {

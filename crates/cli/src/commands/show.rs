@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dex::facts::{self, Found, FactsError};
+use dex::facts::{self, FactsError, Found};
 use dex::files::record::{Decision, Phase};
 use dex::progress::{self, Finished};
 use dex::reconcile::Reconciled;
@@ -50,10 +50,11 @@ pub fn show(dir: &Path, args: &args::Show) -> Result<Exit, Failure> {
 fn find(repo: &Repo, name: Option<&str>) -> Result<Found, Failure> {
     if let Some(name) = name {
         return facts::checkpoint(repo, name).map_err(|error| match error {
-            FactsError::NotFound(_) => {
-                Failure::new(Exit::NotFound, format!("there is no finished stage or commit {name}"))
-                    .hint("`dex timeline` lists the stages: name one as plan:2, verify:2#1 or RUN@plan:2.")
-            }
+            FactsError::NotFound(_) => Failure::new(
+                Exit::NotFound,
+                format!("there is no finished stage or commit {name}"),
+            )
+            .hint("`dex timeline` lists the stages: name one as plan:2, verify:2#1 or RUN@plan:2."),
             other => other.into(),
         });
     }
@@ -63,19 +64,30 @@ fn find(repo: &Repo, name: Option<&str>) -> Result<Found, Failure> {
     let commit = match (run.progress.last(), repo.head()?) {
         (Some(last), _) => last.commit.clone(),
         (None, Head::Branch { oid: Some(oid), .. } | Head::Detached(oid)) => {
-            return Ok(Found { commit: oid, run: None, at: None });
+            return Ok(Found {
+                commit: oid,
+                run: None,
+                at: None,
+            });
         }
         (None, Head::Branch { oid: None, .. }) => {
             return Err(Failure::new(Exit::NotFound, "there is no commit yet"));
         }
     };
-    Ok(Found { commit, run: Some(run), at })
+    Ok(Found {
+        commit,
+        run: Some(run),
+        at,
+    })
 }
 
 fn read(repo: &Repo, found: Found) -> Result<Shown, Failure> {
     let mut commits = repo.first_parents(&found.commit, None, 1)?;
     let commit = commits.pop().ok_or_else(|| {
-        Failure::new(Exit::NotFound, format!("commit {} cannot be read", found.commit))
+        Failure::new(
+            Exit::NotFound,
+            format!("commit {} cannot be read", found.commit),
+        )
     })?;
     let from = match commit.parents.first() {
         Some(parent) => parent.clone(),
@@ -86,14 +98,28 @@ fn read(repo: &Repo, found: Found) -> Result<Shown, Failure> {
         Err(gitdb::GitError::Failed { .. }) if repo.shallow => Vec::new(),
         other => other?,
     };
-    let author = repo.git.read(["show", "-s", "--format=%an <%ae>", commit.oid.as_str()]).text()?;
-    let stage =
-        found.run.as_ref().zip(found.at).and_then(|(run, at)| run.progress.done.get(at)).cloned();
+    let author = repo
+        .git
+        .read(["show", "-s", "--format=%an <%ae>", commit.oid.as_str()])
+        .text()?;
+    let stage = found
+        .run
+        .as_ref()
+        .zip(found.at)
+        .and_then(|(run, at)| run.progress.done.get(at))
+        .cloned();
     let attempts = match (&found.run, &stage) {
         (Some(run), Some(stage)) => attempts_at(run, stage).into_iter().cloned().collect(),
         _ => Vec::new(),
     };
-    Ok(Shown { commit, author, files, stage, run: found.run, attempts })
+    Ok(Shown {
+        commit,
+        author,
+        files,
+        stage,
+        run: found.run,
+        attempts,
+    })
 }
 
 /// What a commit without a parent is compared with; git knows these two without storing them.
@@ -112,21 +138,34 @@ fn print(shown: &Shown) {
         (None, Some(message)) => format!(
             "{} {}",
             styled(BOLD, message.checkpoint.to_string()),
-            styled(WARN, "(a stage commit that counts in no run here: reverted, or a copy)")
+            styled(
+                WARN,
+                "(a stage commit that counts in no run here: reverted, or a copy)"
+            )
         ),
         (None, None) => styled(BOLD, "not a stage"),
     };
     ui::out(title);
     if let (Some(stage), Some(run)) = (&shown.stage, &shown.run) {
         let branch = clean(run.branch.as_deref().unwrap_or_default());
-        field("checkpoint", format!("{} of {}", stage.place.checkpoint(), styled(NAME, branch)));
+        field(
+            "checkpoint",
+            format!("{} of {}", stage.place.checkpoint(), styled(NAME, branch)),
+        );
         if let Some(slug) = &stage.place.feature {
             field("feature", title_of(run, slug));
         }
     }
     field("commit", styled(NAME, &commit.oid));
     let parents: Vec<&str> = commit.parents.iter().map(Oid::as_str).collect();
-    field("parent", if parents.is_empty() { "none".to_owned() } else { parents.join(" ") });
+    field(
+        "parent",
+        if parents.is_empty() {
+            "none".to_owned()
+        } else {
+            parents.join(" ")
+        },
+    );
     field("author", clean(&shown.author));
     field("time", session::rfc3339(commit.time_unix));
     for line in clean_lines(commit.message.trim_end()).lines() {
@@ -137,16 +176,34 @@ fn print(shown: &Shown) {
     }
     files(&shown.files);
     if let Some(last) = shown.attempts.last().filter(|it| !it.steps.is_empty()) {
-        section("Steps", DIM, last.steps.iter().map(|it| {
-            let tool = it.tool.as_deref().map(|it| format!("{it}: ")).unwrap_or_default();
-            format!("{}{tool}{}", if it.ok == Some(false) { "failed " } else { "" }, it.text)
-        }));
+        section(
+            "Steps",
+            DIM,
+            last.steps.iter().map(|it| {
+                let tool = it
+                    .tool
+                    .as_deref()
+                    .map(|it| format!("{it}: "))
+                    .unwrap_or_default();
+                format!(
+                    "{}{tool}{}",
+                    if it.ok == Some(false) { "failed " } else { "" },
+                    it.text
+                )
+            }),
+        );
     }
 }
 
 fn title_of(run: &Reconciled, slug: &str) -> String {
-    let found = run.features.iter().find(|it| it.slug.as_deref() == Some(slug));
-    found.map_or_else(|| clean(slug), |it| format!("{} ({})", clean(&it.title), clean(slug)))
+    let found = run
+        .features
+        .iter()
+        .find(|it| it.slug.as_deref() == Some(slug));
+    found.map_or_else(
+        || clean(slug),
+        |it| format!("{} ({})", clean(&it.title), clean(slug)),
+    )
 }
 
 fn field(name: &str, value: impl std::fmt::Display) {
@@ -159,43 +216,84 @@ fn work(attempts: &[Phase]) {
         field("record", "none: cost and time are not known");
         return;
     };
-    let agent = last.agent.as_deref().map_or_else(|| "none was needed".to_owned(), clean);
-    let model = last.model.as_deref().map(|it| format!(", model {}", clean(it)));
+    let agent = last
+        .agent
+        .as_deref()
+        .map_or_else(|| "none was needed".to_owned(), clean);
+    let model = last
+        .model
+        .as_deref()
+        .map(|it| format!(", model {}", clean(it)));
     field("agent", format!("{agent}{}", model.unwrap_or_default()));
     if let Some(sandbox) = &last.sandbox {
         field("sandbox", clean(sandbox));
     }
     field("cost", ui::money(progress::cost_micro(attempts)));
-    let tokens = |it: Option<u64>| it.map_or_else(|| "not reported".to_owned(), |it| it.to_string());
-    if last.input_tokens.or(last.output_tokens).or(last.cached_tokens).is_some() {
-        field("tokens", format!(
-            "in {}, out {}, cached {}",
-            tokens(sum(attempts, |it| it.input_tokens)),
-            tokens(sum(attempts, |it| it.output_tokens)),
-            tokens(sum(attempts, |it| it.cached_tokens)),
-        ));
+    let tokens =
+        |it: Option<u64>| it.map_or_else(|| "not reported".to_owned(), |it| it.to_string());
+    if last
+        .input_tokens
+        .or(last.output_tokens)
+        .or(last.cached_tokens)
+        .is_some()
+    {
+        field(
+            "tokens",
+            format!(
+                "in {}, out {}, cached {}",
+                tokens(sum(attempts, |it| it.input_tokens)),
+                tokens(sum(attempts, |it| it.output_tokens)),
+                tokens(sum(attempts, |it| it.cached_tokens)),
+            ),
+        );
     }
     field("time", ui::duration(progress::duration_ms(attempts)));
     if attempts.len() > 1 {
-        let failed = attempts.iter().filter_map(|it| it.reason.as_deref()).map(clean);
+        let failed = attempts
+            .iter()
+            .filter_map(|it| it.reason.as_deref())
+            .map(clean);
         let reasons = failed.collect::<Vec<_>>().join(", ");
-        let reasons = if reasons.is_empty() { reasons } else { format!(" ({reasons})") };
+        let reasons = if reasons.is_empty() {
+            reasons
+        } else {
+            format!(" ({reasons})")
+        };
         field("attempts", format!("{}{reasons}", attempts.len()));
     }
     if let Some(decision) = last.decision {
         field("decision", decision_words(decision));
     }
     if let Some(verify) = &last.verify {
-        let command = verify.command.as_deref().map(|it| format!(": {}", clean(it)));
-        field("verify", format!("{}{}", verify_mark(verify), command.unwrap_or_default()));
+        let command = verify
+            .command
+            .as_deref()
+            .map(|it| format!(": {}", clean(it)));
+        field(
+            "verify",
+            format!("{}{}", verify_mark(verify), command.unwrap_or_default()),
+        );
         section("Failures", BAD, verify.failures.iter().cloned());
     }
     if let Some(outcome) = last.cycle_outcome {
         field("cycle", format!("{outcome:?}").to_lowercase());
     }
-    section("Left out", WARN, all(attempts, |it| &it.left_out).map(|it| format!("{} ({})", it.path, it.reason)));
-    section("Questions", WARN, all(attempts, |it| &it.assumptions).map(|it| format!("{} → {} ({})", it.question, it.answer, it.by)));
-    section("Commits of the agent, folded in", DIM, all(attempts, |it| &it.agent_commits).cloned());
+    section(
+        "Left out",
+        WARN,
+        all(attempts, |it| &it.left_out).map(|it| format!("{} ({})", it.path, it.reason)),
+    );
+    section(
+        "Questions",
+        WARN,
+        all(attempts, |it| &it.assumptions)
+            .map(|it| format!("{} → {} ({})", it.question, it.answer, it.by)),
+    );
+    section(
+        "Commits of the agent, folded in",
+        DIM,
+        all(attempts, |it| &it.agent_commits).cloned(),
+    );
     section("Noticed", WARN, all(attempts, |it| &it.noticed).cloned());
 }
 
@@ -204,7 +302,10 @@ fn sum(attempts: &[Phase], value: impl Fn(&Phase) -> Option<u64>) -> Option<u64>
     (!known.is_empty()).then(|| known.iter().sum())
 }
 
-fn all<'a, T: 'a>(attempts: &'a [Phase], list: impl Fn(&'a Phase) -> &'a Vec<T>) -> impl Iterator<Item = &'a T> {
+fn all<'a, T: 'a>(
+    attempts: &'a [Phase],
+    list: impl Fn(&'a Phase) -> &'a Vec<T>,
+) -> impl Iterator<Item = &'a T> {
     attempts.iter().flat_map(move |it| list(it))
 }
 
@@ -226,25 +327,40 @@ fn section(title: &str, style: anstyle::Style, items: impl Iterator<Item = Strin
         ui::out(format!("    {}", ui::cut(&clean(item), 300)));
     }
     if items.len() > SHOWN {
-        ui::out(format!("    and {} more (`--json` has all)", items.len() - SHOWN));
+        ui::out(format!(
+            "    and {} more (`--json` has all)",
+            items.len() - SHOWN
+        ));
     }
 }
 
 fn files(files: &[FileStat]) {
-    let (own, others): (Vec<_>, Vec<_>) = files.iter().partition(|it| it.path.starts_with(b".dex/"));
+    let (own, others): (Vec<_>, Vec<_>) =
+        files.iter().partition(|it| it.path.starts_with(b".dex/"));
     let lines = others.iter().map(|it| {
         let path = String::from_utf8_lossy(&it.path);
         match it.binary {
             true => format!("binary       {path}"),
-            false => format!("{:>5} {:>6} {path}", format!("+{}", it.added), format!("-{}", it.removed)),
+            false => format!(
+                "{:>5} {:>6} {path}",
+                format!("+{}", it.added),
+                format!("-{}", it.removed)
+            ),
         }
     });
-    section(&format!("{} changed", ui::count(others.len(), "file")), GOOD, lines);
+    section(
+        &format!("{} changed", ui::count(others.len(), "file")),
+        GOOD,
+        lines,
+    );
     if others.is_empty() {
         ui::out(styled(DIM, "No file changed outside .dex/"));
     }
     if !own.is_empty() {
-        ui::out(styled(DIM, format!("and {} under .dex/", ui::count(own.len(), "file"))));
+        ui::out(styled(
+            DIM,
+            format!("and {} under .dex/", ui::count(own.len(), "file")),
+        ));
     }
 }
 

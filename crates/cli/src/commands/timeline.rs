@@ -86,7 +86,11 @@ fn rows<'r>(commits: &'r [Commit], run: &'r Reconciled) -> Vec<Row<'r>> {
             What::Stage(stage) | What::Reverted(stage) => attempts_at(run, stage),
             What::ByHand => Vec::new(),
         };
-        Row { commit, what, attempts }
+        Row {
+            commit,
+            what,
+            attempts,
+        }
     };
     commits.iter().rev().map(row).collect()
 }
@@ -103,7 +107,10 @@ fn sum(attempts: &[&Phase]) -> Sum {
     Sum {
         cost_micro: progress::cost_micro(&phases),
         duration_ms: phases.first().map(|_| progress::duration_ms(&phases)),
-        failed: phases.iter().filter(|it| it.status != PhaseStatus::Completed).count(),
+        failed: phases
+            .iter()
+            .filter(|it| it.status != PhaseStatus::Completed)
+            .count(),
     }
 }
 
@@ -137,7 +144,11 @@ fn show(repo: &Repo, known: &Known) -> Result<(), Failure> {
         ui::out(line(&row));
     }
     for difference in &run.differences {
-        ui::out(format!("{} {}", styled(BOLD, "note:"), clean(&difference.text)));
+        ui::out(format!(
+            "{} {}",
+            styled(BOLD, "note:"),
+            clean(&difference.text)
+        ));
     }
     Ok(())
 }
@@ -154,7 +165,9 @@ fn line(row: &Row<'_>) -> String {
         What::Reverted(stage) => (stage, true),
     };
     let sum = sum(&row.attempts);
-    let time = sum.duration_ms.map_or_else(|| "not recorded".to_owned(), ui::duration);
+    let time = sum
+        .duration_ms
+        .map_or_else(|| "not recorded".to_owned(), ui::duration);
     let mut marks = Vec::new();
     if reverted {
         marks.push(styled(WARN, "reverted, does not count"));

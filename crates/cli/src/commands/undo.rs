@@ -76,13 +76,26 @@ fn go(repo: &Repo, way: Way, dry_run: bool, yes: bool) -> Result<Exit, Failure> 
     refuse_while_running(repo, root, way)?;
     let entries = undo::list(repo)?;
     let Some(entry) = way.pick(&entries) else {
-        return Err(Failure::new(Exit::NotFound, format!("there is nothing to {}", way.word()))
-            .hint("`dex undo --list` shows what is kept."));
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("there is nothing to {}", way.word()),
+        )
+        .hint("`dex undo --list` shows what is kept."));
     };
     let preview = Preview::read(repo, entry)?;
-    ui::talk(format!("{} {}", styled(BOLD, format!("{}:", way.word())), clean(&entry.reason)));
+    ui::talk(format!(
+        "{} {}",
+        styled(BOLD, format!("{}:", way.word())),
+        clean(&entry.reason)
+    ));
     preview.lines().iter().for_each(ui::talk);
-    ui::talk(styled(DIM, format!("What is there now is kept first; `{}` brings it back.", way.back())));
+    ui::talk(styled(
+        DIM,
+        format!(
+            "What is there now is kept first; `{}` brings it back.",
+            way.back()
+        ),
+    ));
     if dry_run {
         ui::talk("nothing was changed (--dry-run)");
         return Ok(Exit::Done);
@@ -101,7 +114,10 @@ fn go(repo: &Repo, way: Way, dry_run: bool, yes: bool) -> Result<Exit, Failure> 
     if way == Way::Undo {
         let left = Preview::read(repo, &done.entry)?;
         if !left.is_in_place() {
-            ui::talk(styled(WARN, "not all of it is in place; what still differs:"));
+            ui::talk(styled(
+                WARN,
+                "not all of it is in place; what still differs:",
+            ));
             left.lines().iter().for_each(ui::talk);
         }
     }
@@ -114,16 +130,24 @@ fn now() -> i64 {
 }
 
 fn refuse_while_running(repo: &Repo, root: &Path, way: Way) -> Result<(), Failure> {
-    let Some(holder) = lock::holder(root, &repo.git_dir) else { return Ok(()) };
+    let Some(holder) = lock::holder(root, &repo.git_dir) else {
+        return Ok(());
+    };
     let who = match holder.pid {
         0 => "a process".to_owned(),
         pid => format!("process {pid}"),
     };
     Err(Failure::new(
         Exit::Locked,
-        format!("{who} works on a run in this work tree; nothing was {}", way.done()),
+        format!(
+            "{who} works on a run in this work tree; nothing was {}",
+            way.done()
+        ),
     )
-    .hint(format!("Stop it first: `dex stop`, then `dex {}`.", way.word())))
+    .hint(format!(
+        "Stop it first: `dex stop`, then `dex {}`.",
+        way.word()
+    )))
 }
 
 fn confirm(way: Way, yes: bool) -> Result<(), Failure> {
@@ -161,8 +185,11 @@ fn failed(way: Way, error: &UndoError) -> Failure {
 
 /// The newest entry that has not been undone: what `gitdb::undo::undo` takes without a number.
 fn to_undo(entries: &[Entry]) -> Option<&Entry> {
-    let undone =
-        |n: u64| entries.iter().any(|it| matches!(it.kind, EntryKind::Redo { of } if of == n));
+    let undone = |n: u64| {
+        entries
+            .iter()
+            .any(|it| matches!(it.kind, EntryKind::Redo { of } if of == n))
+    };
     entries.iter().find(|it| match it.kind {
         EntryKind::Undo | EntryKind::Redone => !undone(it.n),
         EntryKind::Redo { .. } => false,
@@ -171,7 +198,9 @@ fn to_undo(entries: &[Entry]) -> Option<&Entry> {
 
 /// The newest undo that can be taken back: none once something new was done.
 fn to_redo(entries: &[Entry]) -> Option<&Entry> {
-    let newest = entries.iter().find(|it| !matches!(it.kind, EntryKind::Redone))?;
+    let newest = entries
+        .iter()
+        .find(|it| !matches!(it.kind, EntryKind::Redone))?;
     matches!(newest.kind, EntryKind::Redo { .. }).then_some(newest)
 }
 
@@ -185,7 +214,10 @@ fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
     if entries.is_empty() {
         ui::talk("there is nothing to undo");
     }
-    let (next_undo, next_redo) = (to_undo(&entries).map(|it| it.n), to_redo(&entries).map(|it| it.n));
+    let (next_undo, next_redo) = (
+        to_undo(&entries).map(|it| it.n),
+        to_redo(&entries).map(|it| it.n),
+    );
     for it in &entries {
         let mark = match Some(it.n) {
             n if n == next_undo => styled(NAME, "  ← dex undo"),

@@ -18,7 +18,10 @@ pub struct Next {
 }
 
 fn next(command: impl Into<String>, why: impl Into<String>) -> Next {
-    Next { command: command.into(), why: why.into() }
+    Next {
+        command: command.into(),
+        why: why.into(),
+    }
 }
 
 pub(super) fn commands(run: &Reconciled, report: &Report) -> Vec<Next> {
@@ -30,7 +33,10 @@ pub(super) fn commands(run: &Reconciled, report: &Report) -> Vec<Next> {
             next("dex stop", "stop after the stage in progress"),
         ],
         RunStatus::NeedsInput => vec![
-            next(format!("dex answer --run {branch}"), "see the question and answer it"),
+            next(
+                format!("dex answer --run {branch}"),
+                "see the question and answer it",
+            ),
             next(format!("dex resume {branch}"), "go on afterwards"),
         ],
         RunStatus::Paused => paused(run, branch),
@@ -80,7 +86,9 @@ fn completed(run: &Reconciled, report: &Report, branch: &str) -> Vec<Next> {
         if let Some(cycle) = first {
             let id = branch.rsplit('-').next().unwrap_or(branch);
             all.push(next(
-                format!("dex resume --from {id}@gap_analysis:{cycle} -m \"what to do differently\""),
+                format!(
+                    "dex resume --from {id}@gap_analysis:{cycle} -m \"what to do differently\""
+                ),
                 format!("try {} again in a new run", feature.slug),
             ));
         }
@@ -104,16 +112,25 @@ fn look(run: &Reconciled, branch: &str) -> Vec<Next> {
         && base.len() >= 12
     {
         all.push(next(
-            format!("git diff {} {} -- . ':!.dex'", &base[..12], &tip.as_str()[..12]),
+            format!(
+                "git diff {} {} -- . ':!.dex'",
+                &base[..12],
+                &tip.as_str()[..12]
+            ),
             "everything it changed",
         ));
     }
-    all.push(next(format!("dex log {branch}"), "what the agent did, step by step"));
+    all.push(next(
+        format!("dex log {branch}"),
+        "what the agent did, step by step",
+    ));
     all
 }
 
 /// A branch name that a shell takes as it is.
 fn plain(name: &str) -> bool {
     !name.starts_with('-')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'-'))
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'-'))
 }

@@ -40,7 +40,11 @@ pub(super) fn next_line(
         reader.consume(used);
         if ended {
             let line = std::mem::take(pending);
-            return Ok(if line.len() > max { Line::TooLong } else { Line::Whole(line) });
+            return Ok(if line.len() > max {
+                Line::TooLong
+            } else {
+                Line::Whole(line)
+            });
         }
     }
 }
@@ -64,6 +68,9 @@ mod tests {
         assert_eq!(next(), Line::NotYet);
         assert_eq!(next(), Line::NotYet);
         let mut more = BufReader::new(Cursor::new("rn\n"));
-        assert_eq!(next_line(&mut more, &mut pending, 100).unwrap(), Line::Whole(b"torn".to_vec()));
+        assert_eq!(
+            next_line(&mut more, &mut pending, 100).unwrap(),
+            Line::Whole(b"torn".to_vec())
+        );
     }
 }

@@ -15,13 +15,28 @@ pub(super) fn markdown(report: &Report) -> String {
         let _ = writeln!(text, "{it}");
     };
     let totals = &report.totals;
-    line(format!("# Run {}\n", code(report.branch.as_deref().unwrap_or(&report.run_id))));
-    line(format!("- Status: {}, {}", report.status.replace('_', " "), in_words(report.verdict)));
+    line(format!(
+        "# Run {}\n",
+        code(report.branch.as_deref().unwrap_or(&report.run_id))
+    ));
+    line(format!(
+        "- Status: {}, {}",
+        report.status.replace('_', " "),
+        in_words(report.verdict)
+    ));
     if let Some(stopped) = &report.stopped {
-        line(format!("- Stopped: {} ({})", escaped(&stopped.why), stopped.reason));
+        line(format!(
+            "- Stopped: {} ({})",
+            escaped(&stopped.why),
+            stopped.reason
+        ));
     }
     if let Some(pending) = &report.unfinished {
-        line(format!("- {} {}", code(&pending.checkpoint), pending_words(pending.state)));
+        line(format!(
+            "- {} {}",
+            code(&pending.checkpoint),
+            pending_words(pending.state)
+        ));
     }
     if let Some(goal) = &report.goal {
         line(format!("- Goal: {}", code(goal)));
@@ -63,7 +78,11 @@ pub(super) fn markdown(report: &Report) -> String {
             changed(it.changes),
             ui::money(it.cost_usd.map(dex::files::micro)),
             ui::duration(it.duration_ms),
-            it.cycles.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+            it.cycles
+                .iter()
+                .map(u32::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
         ));
     }
     lists(&mut text, report);
@@ -75,7 +94,11 @@ fn lists(text: &mut String, report: &Report) {
         let reason = it.reason.as_deref().map(|it| format!(": {}", escaped(it)));
         let reason = reason.unwrap_or_default();
         let again = if it.retried { ", tried again" } else { "" };
-        format!("{} {}{reason}{again}", code(&it.checkpoint), status_word(it.status))
+        format!(
+            "{} {}{reason}{again}",
+            code(&it.checkpoint),
+            status_word(it.status)
+        )
     });
     list(text, "Attempts that failed", failed);
     let skipped = report.skipped_stages.iter().map(|it| {
@@ -85,21 +108,38 @@ fn lists(text: &mut String, report: &Report) {
     list(text, "Stages skipped", skipped);
     let assumed = report.assumptions.iter().map(|it| {
         let (it, at) = (&it.assumption, code(&it.checkpoint));
-        format!("{at} {}: **{}** ({})", escaped(&it.question), escaped(&it.answer), escaped(&it.by))
+        format!(
+            "{at} {}: **{}** ({})",
+            escaped(&it.question),
+            escaped(&it.answer),
+            escaped(&it.by)
+        )
     });
     list(text, "Questions", assumed);
     let left_out = report.left_out.iter().map(|it| {
         let reason = escaped(&it.left_out.reason);
-        format!("{} {reason} ({})", code(&it.left_out.path), code(&it.checkpoint))
+        format!(
+            "{} {reason} ({})",
+            code(&it.left_out.path),
+            code(&it.checkpoint)
+        )
     });
     list(text, "Left out of commits", left_out);
-    let noticed =
-        report.noticed.iter().map(|it| format!("{} {}", code(&it.checkpoint), escaped(&it.text)));
+    let noticed = report
+        .noticed
+        .iter()
+        .map(|it| format!("{} {}", code(&it.checkpoint), escaped(&it.text)));
     list(text, "Noticed", noticed);
     list(text, "Notes", report.notes.iter().map(|it| escaped(it)));
-    list(text, "Did not agree", report.differences.iter().map(|it| escaped(&it.text)));
-    let next =
-        report.next.iter().map(|it| format!("{}: {}", code(&it.command), escaped(&it.why)));
+    list(
+        text,
+        "Did not agree",
+        report.differences.iter().map(|it| escaped(&it.text)),
+    );
+    let next = report
+        .next
+        .iter()
+        .map(|it| format!("{}: {}", code(&it.command), escaped(&it.why)));
     list(text, "Next", next);
 }
 
@@ -117,7 +157,12 @@ fn list(text: &mut String, title: &str, items: impl Iterator<Item = String>) {
 fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in clean(text).chars() {
-        if c.is_ascii_punctuation() && !matches!(c, '.' | ',' | ':' | ';' | '-' | '/' | '\'' | '?' | '(' | ')') {
+        if c.is_ascii_punctuation()
+            && !matches!(
+                c,
+                '.' | ',' | ':' | ';' | '-' | '/' | '\'' | '?' | '(' | ')'
+            )
+        {
             shown.push('\\');
         }
         shown.push(c);

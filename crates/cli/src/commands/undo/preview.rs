@@ -45,15 +45,28 @@ enum HeadWas {
 impl Preview {
     pub(super) fn read(repo: &Repo, entry: &Entry) -> Result<Preview, Failure> {
         let damaged = || {
-            Failure::new(Exit::Failed, format!("undo entry {} cannot be read; nothing was changed", entry.n))
+            Failure::new(
+                Exit::Failed,
+                format!("undo entry {} cannot be read; nothing was changed", entry.n),
+            )
         };
-        let bytes = repo.read_file(&entry.oid, "meta.json")?.ok_or_else(damaged)?;
+        let bytes = repo
+            .read_file(&entry.oid, "meta.json")?
+            .ok_or_else(damaged)?;
         let meta: Meta =
             serde_json::from_slice(&bytes).map_err(|error| damaged().because(&error))?;
         let tree = format!("{}:worktree", entry.oid);
-        let tree = repo.git.read(["rev-parse", "--verify", "-q", &tree]).text()?;
+        let tree = repo
+            .git
+            .read(["rev-parse", "--verify", "-q", &tree])
+            .text()?;
         let (back, away) = paths(repo, &tree)?;
-        Ok(Preview { back, away, refs: ref_words(repo, &meta)?, untouched: meta.leave_out })
+        Ok(Preview {
+            back,
+            away,
+            refs: ref_words(repo, &meta)?,
+            untouched: meta.leave_out,
+        })
     }
 
     /// Nothing differs.
@@ -67,11 +80,17 @@ impl Preview {
             lines.push("  files, HEAD and branches are already as they were then".to_owned());
         }
         if !self.back.is_empty() {
-            lines.push(format!("  {} back to what they held then:", counted(&self.back)));
+            lines.push(format!(
+                "  {} back to what they held then:",
+                counted(&self.back)
+            ));
             lines.extend(named(&self.back));
         }
         if !self.away.is_empty() {
-            lines.push(format!("  {} that came since go away:", counted(&self.away)));
+            lines.push(format!(
+                "  {} that came since go away:",
+                counted(&self.away)
+            ));
             lines.extend(named(&self.away));
         }
         lines.extend(self.refs.iter().map(|it| format!("  {it}")));
@@ -79,8 +98,16 @@ impl Preview {
                       nested repositories cannot be put back";
         lines.push(styled(DIM, format!("  {cannot}")));
         if !self.untouched.is_empty() {
-            let paths: Vec<String> = self.untouched.iter().take(SHOWN).map(|it| clean(it)).collect();
-            lines.push(format!("  not kept then, so left as it is now: {}", paths.join(", ")));
+            let paths: Vec<String> = self
+                .untouched
+                .iter()
+                .take(SHOWN)
+                .map(|it| clean(it))
+                .collect();
+            lines.push(format!(
+                "  not kept then, so left as it is now: {}",
+                paths.join(", ")
+            ));
         }
         lines
     }
@@ -106,8 +133,15 @@ fn named(paths: &BTreeSet<Vec<u8>>) -> Vec<String> {
 fn paths(repo: &Repo, tree: &str) -> Result<(BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>), Failure> {
     let (mut back, mut away) = (BTreeSet::new(), BTreeSet::new());
     let args = [
-        "diff", "--name-status", "-z", "--no-renames", "--no-ext-diff", "--no-textconv",
-        "--ignore-submodules=dirty", tree, "--",
+        "diff",
+        "--name-status",
+        "-z",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--ignore-submodules=dirty",
+        tree,
+        "--",
     ];
     let raw = repo.git.read(args).bytes()?;
     let mut fields = raw.split(|b| *b == 0).filter(|it| !it.is_empty());
@@ -119,12 +153,18 @@ fn paths(repo: &Repo, tree: &str) -> Result<(BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>
     }
     // Files git does not track are in no diff with the work tree.
     let status = repo.status()?;
-    let untracked: Vec<Vec<u8>> =
-        status.into_iter().filter(|it| it.code == *b"??").map(|it| it.path).collect();
+    let untracked: Vec<Vec<u8>> = status
+        .into_iter()
+        .filter(|it| it.code == *b"??")
+        .map(|it| it.path)
+        .collect();
     if untracked.is_empty() {
         return Ok((back, away));
     }
-    let raw = repo.git.read(["ls-tree", "-r", "-z", "--full-tree", tree]).bytes()?;
+    let raw = repo
+        .git
+        .read(["ls-tree", "-r", "-z", "--full-tree", tree])
+        .bytes()?;
     let kept: BTreeMap<&[u8], &[u8]> = raw.split(|b| *b == 0).filter_map(entry).collect();
     for path in untracked {
         match kept.get(path.as_slice()) {
@@ -150,7 +190,9 @@ fn entry(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Whether a file on disk is this blob.
 fn same(repo: &Repo, path: &[u8], oid: &[u8]) -> Result<bool, Failure> {
-    let Ok(path) = std::str::from_utf8(path) else { return Ok(false) };
+    let Ok(path) = std::str::from_utf8(path) else {
+        return Ok(false);
+    };
     let on_disk = repo.work_tree().map(|root| root.join(path));
     if on_disk.is_none_or(|it| it.symlink_metadata().map_or(true, |it| !it.is_file())) {
         return Ok(false);
@@ -166,7 +208,11 @@ fn ref_words(repo: &Repo, meta: &Meta) -> Result<Vec<String>, Failure> {
         let shown = clean(name.strip_prefix("refs/heads/").unwrap_or(name));
         match (was, now) {
             (Some(was), Some(now)) if *was != now => {
-                words.push(format!("{shown} goes from {} back to {}", now.short(), was.short()));
+                words.push(format!(
+                    "{shown} goes from {} back to {}",
+                    now.short(),
+                    was.short()
+                ));
             }
             (Some(was), None) => words.push(format!("{shown} is made again, at {}", was.short())),
             (None, Some(now)) => words.push(format!("{shown} (at {}) goes away", now.short())),
