@@ -53,7 +53,27 @@ pub fn talk(text: impl AsRef<str>) {
 /// JSON, on standard output.
 pub fn json(value: &impl serde::Serialize) {
     let text = serde_json::to_string_pretty(value).expect("our own values are JSON");
-    out(text);
+    out(harmless_json(&text));
+}
+
+/// JSON on one line, on standard output.
+pub fn json_line(value: &impl serde::Serialize) {
+    let text = serde_json::to_string(value).expect("our own values are JSON");
+    out(harmless_json(&text));
+}
+
+/// The same JSON, with what a terminal or a reader's eye could take wrong written as `\uXXXX`
+/// (case I04). Such characters stand only inside strings; line ends are the layout's.
+fn harmless_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c != '\n' && harmful(c) {
+            let _ = write!(shown, "\\u{:04x}", c as u32);
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// Whether a person is at the terminal, to read and to answer.
@@ -131,6 +151,21 @@ pub fn duration(ms: u64) -> String {
         60..3600 => format!("{} min {} s", s / 60, s % 60),
         _ => format!("{} h {} min", s / 3600, s % 3600 / 60),
     }
+}
+
+/// `12 bytes`, `1.5 KiB`, `20.0 MiB`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return count(bytes as usize, "byte");
+    }
+    let mut size = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.1} {}", UNITS[unit])
 }
 
 /// `1 file`, `2 files`.

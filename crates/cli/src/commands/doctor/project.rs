@@ -1,0 +1,261 @@
+//! Checks of our own settings, agents and data.
+
+use std::path::Path;
+use std::time::Duration;
+
+use agents::{Agent, Availability};
+use dex::config::Config;
+use dex::facts;
+use dex::outcome::MACHINE_FILES;
+use dex::reconcile::{RunStatus, Unfinished};
+use gitdb::{Repo, undo};
+
+use super::Check;
+use crate::commands::{prompts, runs};
+use crate::error::Failure;
+use crate::session;
+use crate::ui;
+
+/// How long an agent may take to say whether it is there.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// More files than this are not measured.
+const MAX_FILES: usize = 50_000;
+
+pub(super) fn checks(repo: &Repo) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if repo.work_tree().is_some() {
+        match session::load_config(repo, &Vec::new()) {
+            Ok(config) => checks.extend(of_config(repo, &config)),
+            Err(failure) => checks.push(Check::failed("config", &failure)),
+        }
+        checks.push(or_failed("machine_files", machine_files(repo)));
+        checks.push(or_failed("prompts", own_prompts(repo)));
+    }
+    checks.push(Check::ok(
+        "sandbox",
+        "none is in force in this version: an agent works with your rights; limits, not walls, bound it",
+    ));
+    checks.push(or_failed("undo", undo_entries(repo)));
+    checks.push(disk(repo));
+    checks.push(or_failed("runs", unfinished(repo)));
+    checks
+}
+
+fn or_failed(code: &'static str, check: Result<Check, Failure>) -> Check {
+    check.unwrap_or_else(|failure| Check::failed(code, &failure))
+}
+
+fn of_config(repo: &Repo, config: &Config) -> Vec<Check> {
+    let unknown: Vec<String> = config
+        .unknown_keys()
+        .iter()
+        .map(|it| {
+            let meant = it
+                .suggestion
+                .map(|it| format!(" (did you mean {it}?)"))
+                .unwrap_or_default();
+            format!("{}, line {}: {}{meant}", it.file.display(), it.line, it.key)
+        })
+        .collect();
+    let valid = match unknown.is_empty() {
+        true => Check::ok("config", "settings are valid"),
+        false => Check::warn(
+            "config",
+            format!("keys that are no settings: {}", unknown.join("; ")),
+            "Correct or remove them; `dex config` lists every setting.",
+        ),
+    };
+    let verify = match &config.verify_command {
+        Some(command) => Check::ok("verify_command", command.clone()),
+        None => Check::warn(
+            "verify_command",
+            "none: results rest on the agent's word",
+            "`dex init` finds one; or type `dex config verifyCommand \"CMD\"`.",
+        ),
+    };
+    vec![valid, verify, agent(repo, config)]
+}
+
+/// The configured agent, asked whether it can work; bounded, whatever it does.
+fn agent(repo: &Repo, config: &Config) -> Check {
+    let name = session::agent_name(config.agent);
+    let agent = match session::agent(repo, &session::settings(config), 0.0) {
+        Ok(agent) => agent,
+        Err(failure) => return Check::failed("agent", &failure),
+    };
+    match ask(agent) {
+        Some(Availability::Ready {
+            version: Some(version),
+        }) => Check::ok("agent", format!("{name} {version} is ready")),
+        Some(Availability::Ready { version: None }) => {
+            Check::ok("agent", format!("{name} is ready"))
+        }
+        Some(Availability::NotInstalled { program }) => Check::bad(
+            "agent",
+            format!("{name} is configured, but {program} is not installed or not on PATH"),
+            "Install it, or choose another: `dex config agent claude`, `command` or `scripted`.",
+        ),
+        Some(Availability::NotLoggedIn { hint }) => {
+            Check::bad("agent", format!("{name} is not logged in"), hint)
+        }
+        None => Check::bad(
+            "agent",
+            format!(
+                "{name} did not say within {} s whether it is ready",
+                PATIENCE.as_secs()
+            ),
+            "Start it once by hand and see what it waits for.",
+        ),
+    }
+}
+
+fn ask(agent: Box<dyn Agent>) -> Option<Availability> {
+    let (tell, told) = std::sync::mpsc::channel();
+    // Left behind when it takes too long; it ends with this process.
+    std::thread::spawn(move || tell.send(agent.availability()));
+    told.recv_timeout(PATIENCE).ok()
+}
+
+fn machine_files(repo: &Repo) -> Result<Check, Failure> {
+    let mut tracked = Vec::new();
+    for file in MACHINE_FILES {
+        if repo.is_tracked(Path::new(file))? {
+            tracked.push(file);
+        }
+    }
+    if tracked.is_empty() {
+        return Ok(Check::ok(
+            "machine_files",
+            "no file that describes only this machine is tracked",
+        ));
+    }
+    let list = tracked.join(" ");
+    Ok(Check::warn(
+        "machine_files",
+        format!("tracked, so written by whoever can push: {list}"),
+        format!("Stop tracking them: `git rm --cached {list}`, then commit."),
+    ))
+}
+
+fn own_prompts(repo: &Repo) -> Result<Check, Failure> {
+    let all = prompts::read(repo)?;
+    if let Some(broken) = all.iter().find(|it| it.problem.is_some()) {
+        let problem = broken.problem.as_deref().unwrap_or_default();
+        return Ok(Check::bad(
+            "prompts",
+            format!("{} cannot be used: {problem}", broken.path),
+            format!("Correct it; `dex prompts {}` shows it.", broken.stage),
+        ));
+    }
+    let own: Vec<&str> = all
+        .iter()
+        .filter(|it| it.overridden)
+        .map(|it| it.stage)
+        .collect();
+    Ok(Check::ok(
+        "prompts",
+        match own.is_empty() {
+            true => "all built in".to_owned(),
+            false => format!("the project's own for {}", own.join(", ")),
+        },
+    ))
+}
+
+fn undo_entries(repo: &Repo) -> Result<Check, Failure> {
+    let entries = undo::list(repo)?;
+    let bytes: u64 = entries.iter().map(|it| it.bytes).sum();
+    let entries = match entries.len() {
+        1 => "1 entry".to_owned(),
+        n => format!("{n} entries"),
+    };
+    Ok(Check::ok(
+        "undo",
+        format!(
+            "{entries}, about {} (at most 50 and 2 GiB)",
+            ui::size(bytes)
+        ),
+    ))
+}
+
+fn disk(repo: &Repo) -> Check {
+    let mut dirs = vec![repo.common_own_dir()];
+    if repo.git_dir != repo.common_dir {
+        dirs.push(repo.own_dir());
+    }
+    let (mut bytes, mut files) = (0u64, 0usize);
+    while let Some(dir) = dirs.pop() {
+        let Ok(entries) = std::fs::read_dir(&dir) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let Ok(meta) = entry.path().symlink_metadata() else {
+                continue;
+            };
+            if meta.is_dir() {
+                dirs.push(entry.path());
+            } else {
+                bytes += meta.len();
+                files += 1;
+            }
+        }
+        if files > MAX_FILES {
+            let text = format!(
+                "more than {} in .git/dex ({MAX_FILES} files looked at)",
+                ui::size(bytes)
+            );
+            return Check::ok("disk", text);
+        }
+    }
+    Check::ok(
+        "disk",
+        format!(
+            "{} in .git/dex ({})",
+            ui::size(bytes),
+            ui::count(files, "file")
+        ),
+    )
+}
+
+fn unfinished(repo: &Repo) -> Result<Check, Failure> {
+    let (mut paused, mut half_done, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    for known in facts::known(repo)? {
+        match facts::read_run(repo, &known) {
+            Err(error) => {
+                unreadable.push(format!(
+                    "{}: {}",
+                    known.branch,
+                    runs::said(&Failure::from(error))
+                ));
+            }
+            Ok(run) => match (&run.status, &run.unfinished) {
+                (RunStatus::Completed | RunStatus::Running { .. }, _) => {}
+                (_, Unfinished::HalfDone(place)) => {
+                    half_done.push(format!("{} ({})", known.branch, place.label()));
+                }
+                (_, Unfinished::ReadyToCommit(_) | Unfinished::None) => paused.push(known.branch),
+            },
+        }
+    }
+    if !unreadable.is_empty() {
+        return Ok(Check::bad(
+            "runs",
+            format!("cannot be read: {}", unreadable.join("; ")),
+            "Its commits are there all the same (`git log BRANCH`). Move the named file away, and the run is read from its commits.",
+        ));
+    }
+    if !half_done.is_empty() {
+        return Ok(Check::warn(
+            "runs",
+            format!("interrupted half-way: {}", half_done.join(", ")),
+            "Go on with `dex resume RUN --keep` or `dex resume RUN --discard`.",
+        ));
+    }
+    Ok(Check::ok(
+        "runs",
+        match paused.len() {
+            0 => "none is unfinished".to_owned(),
+            _ => format!("not finished: {} (`dex resume RUN`)", paused.join(", ")),
+        },
+    ))
+}
