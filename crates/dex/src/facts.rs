@@ -6,9 +6,9 @@ use gitdb::repo::Commit;
 use gitdb::{GitError, Head, Oid, Repo, refs};
 
 use crate::files::lock;
-use crate::files::manifest::Manifest;
+use crate::files::manifest::{self, Manifest};
 use crate::files::record::Record;
-use crate::files::state::State;
+use crate::files::state::{self, State};
 use crate::files::store::{self, FileError};
 use crate::live::Live;
 use crate::names::{RUN_BRANCHES, RunBranch};
@@ -212,6 +212,18 @@ fn ends_like(dir: &Path, branch: &str) -> bool {
         .is_some_and(|name| name.to_string_lossy().ends_with(id))
 }
 
+/// What a run's commits say, without looking at the work tree or for other processes.
+pub fn committed(repo: &Repo, tip: &Oid, live: &Live) -> Result<Facts, FactsError> {
+    let branch = live.branch.trim_start_matches("refs/heads/").to_owned();
+    let mut facts = Facts {
+        branch: Some(branch),
+        tip: Some(tip.clone()),
+        ..Facts::default()
+    };
+    at_tip(repo, tip, Some(live), &mut facts)?;
+    Ok(facts)
+}
+
 /// Commits, record, manifest and state at the run's tip.
 fn at_tip(
     repo: &Repo,
@@ -219,16 +231,16 @@ fn at_tip(
     live: Option<&Live>,
     facts: &mut Facts,
 ) -> Result<(), FactsError> {
-    facts.manifest = in_commit(repo, tip, ".dex/feature-manifest.json", Manifest::read)?;
-    facts.state = in_commit(repo, tip, ".dex/state.json", State::read)?;
-    let id = match (live, facts.state.got()) {
-        (Some(live), _) => Some(live.run_id.clone()),
-        (None, Some(state)) => Some(state.run_id.clone()),
-        (None, None) => None,
-    };
-    if let Some(id) = &id {
-        facts.record = in_commit(repo, tip, &format!(".dex/runs/{id}.json"), Record::read)?;
+    let record = |id: &str| format!(".dex/runs/{id}.json");
+    let mut paths = vec![manifest::PATH.to_owned(), state::PATH.to_owned()];
+    paths.extend(live.map(|it| record(&it.run_id)));
+    let mut files = repo.read_files(tip, &paths)?;
+    facts.manifest = parsed(files.first().cloned().flatten(), Manifest::read);
+    facts.state = parsed(files.get(1).cloned().flatten(), State::read);
+    if let (None, Some(state)) = (live, facts.state.got()) {
+        files.push(repo.read_file(tip, &record(&state.run_id))?);
     }
+    facts.record = parsed(files.get(2).cloned().flatten(), Record::read);
     let base = base(repo, tip, live, facts)?;
     facts.commits = repo.first_parents(tip, base.as_ref(), MAX_COMMITS)?;
     Ok(())
@@ -254,19 +266,14 @@ fn base(
     Ok(first.and_then(|at| all[at].parents.first().cloned()))
 }
 
-fn in_commit<T>(
-    repo: &Repo,
-    tip: &Oid,
-    path: &str,
-    read: impl Fn(&[u8]) -> Result<T, FileError>,
-) -> Result<Read<T>, FactsError> {
-    Ok(match repo.read_file(tip, path)? {
+fn parsed<T>(bytes: Option<Vec<u8>>, read: impl Fn(&[u8]) -> Result<T, FileError>) -> Read<T> {
+    match bytes {
         None => Read::Absent,
         Some(bytes) => match read(&bytes) {
             Ok(value) => Read::Got(value),
             Err(error) => Read::Bad(error.to_string()),
         },
-    })
+    }
 }
 
 fn on_disk(path: &Path) -> Read<State> {

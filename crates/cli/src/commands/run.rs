@@ -251,6 +251,7 @@ pub fn carry_out(
         person: sitting.person && !sitting.detached,
         lock,
         spent_committed: 0,
+        committed: None,
     };
     let awake = sitting.detached.then(crate::session::stay_awake);
     let settled = sitting.choice.map_or(Ok(()), |it| runner.settle(it));

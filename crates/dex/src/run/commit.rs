@@ -167,7 +167,6 @@ impl Runner<'_> {
 
     /// Looks at what the agent did to git; its commits are folded into the stage's. Gives the
     /// value the branch has now.
-    #[expect(clippy::type_complexity, reason = "the pause is a value, not an error")]
     fn what_the_agent_did(
         &mut self,
         done: &mut Finished,

@@ -12,7 +12,7 @@ use gitdb::snapshot::SnapshotError;
 use gitdb::{GitError, Head, Oid, Repo, refs};
 
 use crate::answer::Question;
-use crate::facts::{self, FactsError, Known};
+use crate::facts::{self, FactsError};
 use crate::files::lock::RunLock;
 use crate::files::record::Phase;
 use crate::files::store::FileError;
@@ -206,6 +206,8 @@ pub struct Runner<'a> {
     pub lock: RunLock,
     /// Micro-dollars of the committed record, as of the last look.
     pub spent_committed: u64,
+    /// What the newest commit holds, as last read.
+    pub committed: Option<Facts>,
 }
 
 impl std::fmt::Debug for Runner<'_> {
@@ -231,7 +233,7 @@ impl Runner<'_> {
             if let Went::Pause(reason, why) = self.finish_what_is_left()? {
                 return self.pause(reason, why);
             }
-            let run = self.read()?.0;
+            let (run, facts) = self.read()?;
             if self.control.wants_end() {
                 return self.pause(PauseReason::UserAbort, "it was asked to stop".to_owned());
             }
@@ -240,7 +242,7 @@ impl Runner<'_> {
                 Next::Over => return self.over(),
                 Next::Stop { reason, why } => return self.pause(reason, why),
                 Next::Complete => self.complete(&run)?,
-                Next::Stage(step) => self.stage(&run, &step)?,
+                Next::Stage(step) => self.stage(&run, &facts, &step)?,
             };
             match went {
                 Went::On if self.live.start.step && self.live.work == Work::Idle => {
@@ -256,22 +258,20 @@ impl Runner<'_> {
         }
     }
 
-    /// Reads and settles the run as it is now.
+    /// Reads and settles the run as it is now. What a commit holds is read once.
     fn read(&mut self) -> Result<(Reconciled, Facts), RunError> {
-        let known = Known {
-            branch: self
-                .live
-                .branch
-                .trim_start_matches("refs/heads/")
-                .to_owned(),
-            tip: refs::read(&self.repo, &self.live.branch)?,
-            remote_only: false,
-            run_id: Some(self.live.run_id.clone()),
+        let branch = self.live.branch.trim_start_matches("refs/heads/");
+        let tip = refs::read(&self.repo, &self.live.branch)?
+            .ok_or_else(|| RunError::BranchGone(branch.to_owned()))?;
+        let cached = self
+            .committed
+            .as_ref()
+            .filter(|it| it.tip.as_ref() == Some(&tip));
+        let mut facts = match cached {
+            Some(facts) => facts.clone(),
+            None => facts::committed(&self.repo, &tip, &self.live)?,
         };
-        if known.tip.is_none() {
-            return Err(RunError::BranchGone(known.branch));
-        }
-        let mut facts = facts::read(&self.repo, &known)?;
+        self.committed = Some(facts.clone());
         facts.live = Some(self.live.clone());
         let committed = crate::progress::phases(facts.record.got());
         self.spent_committed = crate::progress::cost_micro(committed).unwrap_or(0);

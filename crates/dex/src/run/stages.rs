@@ -23,10 +23,14 @@ pub(super) const TRIES: u32 = 2;
 
 impl Runner<'_> {
     /// Works on a stage to its commit, or to a named stop.
-    pub(super) fn stage(&mut self, run: &Reconciled, step: &Step) -> Result<Went, RunError> {
+    pub(super) fn stage(
+        &mut self,
+        run: &Reconciled,
+        facts: &Facts,
+        step: &Step,
+    ) -> Result<Went, RunError> {
         self.check_place()?;
-        let facts = self.read()?.1;
-        let with_agent = self.needs_agent(step, &facts);
+        let with_agent = self.needs_agent(step, facts);
         self.observer.event(&Event::StageStarted {
             place: &step.place,
             agent: with_agent.then(|| self.agent.name()),

@@ -26,6 +26,34 @@ impl Repo {
             .collect())
     }
 
+    /// The bytes of several files of a commit or tree, in one process; none for each that is not
+    /// there. As with [`Repo::read_file`], a read that fails is never "not there".
+    pub fn read_files(
+        &self,
+        tree_ish: &Oid,
+        paths: &[String],
+    ) -> Result<Vec<Option<Vec<u8>>>, GitError> {
+        let mut asked = String::new();
+        for path in paths {
+            asked.push_str(&format!("{tree_ish}:{path}\n"));
+        }
+        let answer = self
+            .git
+            .read(["cat-file", "--batch"])
+            .stdin(asked)
+            .bytes()?;
+        let mut rest = answer.as_slice();
+        let mut files = Vec::new();
+        for path in paths {
+            match next_blob(&mut rest) {
+                Some(bytes) => files.push(Some(bytes)),
+                // "missing" is said of an absent path and of an unreadable object alike.
+                None => files.push(self.read_file(tree_ish, path)?),
+            }
+        }
+        Ok(files)
+    }
+
     /// The tree of a commit (or the tree itself).
     pub fn tree_of(&self, tree_ish: &Oid) -> Result<Oid, GitError> {
         let name = format!("{tree_ish}^{{tree}}");
@@ -51,4 +79,17 @@ impl Repo {
         let args = words.into_iter().chain([path.as_os_str()]);
         Ok(!self.git.read(args).bytes()?.is_empty())
     }
+}
+
+/// Takes one answer of `cat-file --batch`; none when it is not a blob.
+fn next_blob(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let header = String::from_utf8_lossy(&rest[..end]).into_owned();
+    *rest = &rest[end + 1..];
+    let mut fields = header.rsplitn(3, ' ');
+    let length: usize = fields.next()?.parse().ok()?;
+    let kind = fields.next()?;
+    let bytes = rest.get(..length)?.to_vec();
+    *rest = rest.get(length + 1..).unwrap_or_default();
+    (kind == "blob").then_some(bytes)
 }
