@@ -25,6 +25,7 @@ mod restore;
 mod signing;
 
 pub(crate) use capture::{Capture, RawChange, raw_changes};
+pub use filters::filter_not_allowed;
 pub(crate) use hidden::expose_hidden;
 pub(crate) use index::{OwnLock, PrivateIndex, index_checksum};
 pub use land::{Landed, land, recover, sweep};
