@@ -2,4 +2,6 @@
 
 mod kill;
 mod main_job;
+mod odd;
+mod odd_files;
 mod support;

@@ -501,12 +501,17 @@ fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunErro
     use gitdb::snapshot::SnapshotError as E;
     match &error {
         E::HeadMoved { .. } => Ok(Committed::Pause(PauseReason::HeadMoved, error.to_string())),
+        E::FilterNotAllowed { .. } => Ok(Committed::Pause(
+            PauseReason::CouldNotCommit,
+            format!(
+                "{error}, and only this repository's own configuration names it; `dex init --allow-filters` lets it run"
+            ),
+        )),
         E::BranchMoved { .. }
         | E::IndexBusy
         | E::Unmerged { .. }
         | E::Operation(_)
         | E::Add(_)
-        | E::FilterNotAllowed { .. }
         | E::HookRejected { .. }
         | E::Signing(_) => Ok(Committed::Pause(
             PauseReason::CouldNotCommit,
