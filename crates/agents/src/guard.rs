@@ -10,7 +10,7 @@
 //! The pipe is the guard's standard input. `dex` writes the length of the agent's input (eight
 //! bytes, little-endian), the input, and later at most one byte `k`: end the tree now. The
 //! agent's standard output and error are the guard's own, so nothing is copied on the way. How
-//! the agent ended is the last thing written to the list ([`list::Ending`]); the exit status
+//! the agent ended is the last thing written to the list (an ending); the exit status
 //! says it again, with 128 + n for a signal, in case the list was deleted.
 //!
 //! Not covered: a process that some other service starts on the agent's behalf (`at`, a

@@ -188,6 +188,11 @@ fn start(error: &StartError) -> Failure {
             "Unlock the key first, or type `dex config sign never` to leave stage commits unsigned."
                 .to_owned(),
         ),
+        StartError::FilterNotAllowed { .. } => (
+            Exit::Usage,
+            "If you trust the program that .git/config names for it, type `dex init --allow-filters`."
+                .to_owned(),
+        ),
         StartError::NoGoal(path) => (
             Exit::NotFound,
             format!("Write what you want into {path}, or type `dex run -m \"what you want\"`."),

@@ -20,7 +20,7 @@ pub const MAX_ONCE_ATTEMPTS: u32 = 2;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// Work on a stage.
-    Stage(Step),
+    Stage(Box<Step>),
     /// Everything in the manifest is settled: write the last commit.
     Complete,
     /// Nothing more to do: the run is over.
@@ -111,12 +111,12 @@ fn once(run: &Reconciled, stage: Stage) -> Next {
         };
     }
     let why = "it is the next stage that runs once".to_owned();
-    Next::Stage(Step {
+    Next::Stage(Box::new(Step {
         place: Place::once(stage),
         how: How::Agent,
         feature: None,
         why,
-    })
+    }))
 }
 
 /// Failed attempts at a stage that no commit of it followed.
@@ -163,12 +163,12 @@ fn new_cycle(run: &Reconciled, settings: &Settings) -> Next {
     let cycle = run.progress.next_cycle();
     let place = in_place(Stage::GapAnalysis, cycle, feature);
     let (how, why) = gap(run, feature, cycle);
-    Next::Stage(Step {
+    Next::Stage(Box::new(Step {
         place,
         how,
         feature: Some(feature.clone()),
         why,
-    })
+    }))
 }
 
 /// What gap analysis can say by itself; an agent is asked only where it cannot.
@@ -218,12 +218,12 @@ fn in_cycle(run: &Reconciled, cycle: u32, settings: &Settings) -> Next {
     } else {
         (How::Agent, format!("it follows {}", last.place.stage))
     };
-    Next::Stage(Step {
+    Next::Stage(Box::new(Step {
         place,
         how,
         feature,
         why,
-    })
+    }))
 }
 
 /// The stage after `last` in a cycle.

@@ -217,10 +217,8 @@ pub fn outcomes(phases: &[Phase], forgiven: u32) -> Outcomes {
 
 /// Whether a cycle failed in `plan` or `tasks`.
 pub fn failed_in_plan(phases: &[Phase], cycle: u32) -> bool {
-    let in_cycle = phases.iter().filter(|it| it.cycle == Some(cycle));
-    let last_failed = in_cycle
-        .filter(|it| it.status == PhaseStatus::Failed)
-        .next_back();
+    let failed = |it: &&Phase| it.cycle == Some(cycle) && it.status == PhaseStatus::Failed;
+    let last_failed = phases.iter().rfind(failed);
     last_failed.is_some_and(|it| {
         let name = it.stage.as_deref();
         let finished_later = phases.iter().any(|later| {

@@ -294,7 +294,8 @@ fn features(
     phases: &[Phase],
     progress: &Progress,
 ) -> Vec<Feature> {
-    let Some(manifest) = manifest else {
+    // Until the run has extracted its own, a manifest at the tip is an earlier run's.
+    let Some(manifest) = manifest.filter(|_| progress.has(Stage::ManifestExtraction)) else {
         return Vec::new();
     };
     let mut features = manifest.features.clone();

@@ -59,6 +59,15 @@ pub(crate) fn remove(path: &Path) -> Result<(), GitError> {
     }
 }
 
+/// Sets when a file was last modified.
+pub(crate) fn set_modified(path: &Path, time: std::time::SystemTime) -> Result<(), GitError> {
+    OpenOptions::new()
+        .write(true)
+        .open(path)
+        .and_then(|file| file.set_modified(time))
+        .map_err(GitError::file(path))
+}
+
 /// Copies a file with its times, so that git's check for racily clean entries still holds
 /// (a copied index with a new time gives wrong trees). Returns the bytes, none when there is
 /// no such file.

@@ -16,6 +16,7 @@ use crate::{GitError, Oid, Repo, refs};
 mod capture;
 mod durable;
 mod filters;
+mod hidden;
 mod hooks;
 mod index;
 mod land;
@@ -24,6 +25,8 @@ mod restore;
 mod signing;
 
 pub(crate) use capture::{Capture, RawChange, raw_changes};
+pub use filters::filter_not_allowed;
+pub(crate) use hidden::expose_hidden;
 pub(crate) use index::{OwnLock, PrivateIndex, index_checksum};
 pub use land::{Landed, land, recover, sweep};
 pub(crate) use prepare::index_tree;

@@ -13,6 +13,7 @@ use crate::{GitError, Oid, Repo, fault, refs};
 mod apply;
 mod entry;
 mod meta;
+mod raw;
 mod state;
 
 pub use apply::{redo, undo};

@@ -227,7 +227,7 @@ fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
         ui::out(format!(
             "{:>4}  {}  {} {}{mark}",
             it.n,
-            session::rfc3339(it.time_unix),
+            ui::moment(&session::rfc3339(it.time_unix)),
             clean(&it.reason),
             styled(DIM, format!("({})", ui::size(it.bytes))),
         ));

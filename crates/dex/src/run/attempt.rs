@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use agents::transcript::Transcript;
 use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
+use gitdb::Oid;
 use gitdb::protect::ProtectChange;
 use serde_json::Value;
 
@@ -37,6 +38,14 @@ pub(super) struct Job {
     /// For `learnings`: what the cycle came to.
     pub(super) cycle_outcome: Option<CycleOutcome>,
     pub(super) number: u32,
+}
+
+/// What we saw of an attempt ourselves.
+struct Seen {
+    duration_ms: u64,
+    noticed: Vec<String>,
+    steps: Vec<agents::transcript::Step>,
+    tip_after: Option<Oid>,
 }
 
 /// How an attempt went.
@@ -87,14 +96,15 @@ impl Runner<'_> {
         for text in &noticed {
             self.notice(text);
         }
-        let tried = self.judge(
-            job,
-            attempt.clone(),
-            outcome,
+        let seen = Seen {
             duration_ms,
-            transcript.as_ref(),
             noticed,
-        );
+            steps: transcript
+                .map(|it| it.steps(RECORDED_STEPS))
+                .unwrap_or_default(),
+            tip_after: gitdb::refs::read(&self.repo, &self.live.branch)?,
+        };
+        let tried = self.judge(job, attempt.clone(), outcome, seen);
         match &tried {
             Tried::Finished(done) => {
                 self.live.work = Work::AgentFinished(done.clone());
@@ -289,15 +299,7 @@ impl Runner<'_> {
     }
 
     /// Turns what the agent reports, and the tree it left, into how the attempt went.
-    fn judge(
-        &mut self,
-        job: &Job,
-        mut attempt: Attempt,
-        outcome: Outcome,
-        duration_ms: u64,
-        transcript: Option<&Transcript>,
-        noticed: Vec<String>,
-    ) -> Tried {
+    fn judge(&mut self, job: &Job, mut attempt: Attempt, outcome: Outcome, seen: Seen) -> Tried {
         match outcome.ended {
             AgentEnded::Stopped => return Tried::Stopped,
             AgentEnded::Quota { until_unix } => return Tried::Quota { until_unix },
@@ -334,15 +336,14 @@ impl Runner<'_> {
         }
         Tried::Finished(Box::new(Finished {
             attempt,
+            tip_after: seen.tip_after,
             ended_at: now(),
-            duration_ms,
+            duration_ms: seen.duration_ms,
             answer: Some(given),
             assumptions: Vec::new(),
-            steps: transcript
-                .map(|it| it.steps(RECORDED_STEPS))
-                .unwrap_or_default(),
+            steps: seen.steps,
             cycle_outcome: job.cycle_outcome,
-            noticed,
+            noticed: seen.noticed,
             agent_commits: Vec::new(),
             left_out: Vec::new(),
         }))

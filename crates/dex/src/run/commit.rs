@@ -167,7 +167,6 @@ impl Runner<'_> {
 
     /// Looks at what the agent did to git; its commits are folded into the stage's. Gives the
     /// value the branch has now.
-    #[expect(clippy::type_complexity, reason = "the pause is a value, not an error")]
     fn what_the_agent_did(
         &mut self,
         done: &mut Finished,
@@ -181,6 +180,16 @@ impl Runner<'_> {
         let label = done.attempt.place().label();
         Ok(match snapshot::meanwhile(&self.repo, &expected)? {
             Meanwhile::Nothing => Ok(start_tip),
+            Meanwhile::Committed { tip, .. }
+                if done.tip_after.as_ref().unwrap_or(&start_tip) != &tip =>
+            {
+                // Commits a person made since the agent ended are built upon, never folded.
+                self.live.tip = tip.clone();
+                self.notice(&format!(
+                    "commits made by hand since {label} are kept and built upon"
+                ));
+                Ok(tip)
+            }
             Meanwhile::Committed { tip, commits } => {
                 let ids: Vec<String> = commits.iter().map(Oid::to_string).collect();
                 if done.agent_commits != ids {

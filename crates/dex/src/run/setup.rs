@@ -85,6 +85,14 @@ pub enum StartError {
     /// Commits could not be signed without a prompt.
     #[error("commits cannot be signed without a prompt: {0}")]
     Signing(String),
+    /// A tracked file needs a filter that only this repository's own configuration names.
+    #[error("filter_not_allowed: {driver} is needed for {path}")]
+    FilterNotAllowed {
+        /// The driver.
+        driver: String,
+        /// A path that needs it.
+        path: String,
+    },
     /// Another run works here.
     #[error("another run works in this work tree")]
     Locked(#[source] LockError),
@@ -140,6 +148,9 @@ pub fn check(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
     writable(&repo.git_dir)?;
     if wanted.settings.sign == "auto" {
         gitdb::snapshot::test_signing(repo).map_err(StartError::Signing)?;
+    }
+    if let Some((driver, path)) = gitdb::snapshot::filter_not_allowed(repo)? {
+        return Err(StartError::FilterNotAllowed { driver, path });
     }
     if let Goal::File(path) = &wanted.goal
         && !root.join(path).is_file()

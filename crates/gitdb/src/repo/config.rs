@@ -99,16 +99,22 @@ impl Settings {
         names
     }
 
-    /// Filter drivers that only the repository's own configuration defines and that may not run.
+    /// Filter drivers that may not run: only the repository's own configuration defines them,
+    /// or it adds a `process` to one of the user's. Git prefers that to `clean` and `smudge`
+    /// even when it is blank, so such a driver cannot be put back to what the user said.
     pub(crate) fn blanked_filters(&self) -> BTreeSet<String> {
         if self.allow_filters {
             return BTreeSet::new();
         }
+        let users = |name: &str, variable: &str| {
+            let key = format!("filter.{name}.{variable}");
+            self.users(&key).is_some()
+        };
+        let processes = self.local_names("filter", &["process"]);
         let mut names = self.local_names("filter", FILTER_PROGRAMS);
         names.retain(|name| {
-            FILTER_PROGRAMS
-                .iter()
-                .all(|variable| self.users(&format!("filter.{name}.{variable}")).is_none())
+            let known = FILTER_PROGRAMS.iter().any(|variable| users(name, variable));
+            !known || (processes.contains(name) && !users(name, "process"))
         });
         names
     }
@@ -117,9 +123,8 @@ impl Settings {
     fn blanks(&self) -> Vec<OsString> {
         let mut pairs: BTreeMap<String, String> = BTreeMap::new();
         if !self.allow_filters {
-            let variables = ["clean", "smudge", "process", "required"];
-            for name in self.local_names("filter", &variables) {
-                for variable in variables {
+            for variable in ["clean", "smudge", "process", "required"] {
+                for name in self.local_names("filter", &[variable]) {
                     let key = format!("filter.{name}.{variable}");
                     let blank = if variable == "required" { "false" } else { "" };
                     let value = self.users(&key).unwrap_or(blank).to_owned();

@@ -143,7 +143,7 @@ impl Repo {
         match out.status {
             Some(0) => parse_oid("rev-parse", &out.stdout).map(Some),
             // Quietly: no such thing. Anything said is an error, not an answer.
-            Some(1) if out.stderr.is_empty() => Ok(None),
+            Some(1 | 128) if out.stderr.is_empty() => Ok(None),
             Some(128) if names_nothing(&out.stderr) => Ok(None),
             _ => Err(out.failed("rev-parse")),
         }

@@ -243,7 +243,12 @@ pub fn sweep(repo: &Repo, keep: Option<&Prepared>) -> Result<(), GitError> {
         if let Some(lock) = OwnLock::left_behind(repo, &path) {
             lock.release()?;
         }
-        files::remove(&path)?;
+        if path.is_dir() && !path.is_symlink() {
+            // Ignore rules that a restore was looking at.
+            std::fs::remove_dir_all(&path).map_err(GitError::file(&path))?;
+        } else {
+            files::remove(&path)?;
+        }
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::capture::{GITLINK, covers, index_info, is_repository, update_index, write_tree};
-use super::{Capture, OwnLock, PrivateIndex, RawChange, filters, raw_changes};
-use crate::repo::read::os_path;
+use super::{Capture, OwnLock, PrivateIndex, RawChange, expose_hidden, filters, raw_changes};
+use crate::repo::read::{nul_split, os_path};
 use crate::{GitError, Oid, Repo, fault, files};
 
 /// What the user's index becomes.
@@ -13,8 +14,11 @@ use crate::{GitError, Oid, Repo, fault, files};
 pub(crate) enum IndexAfter<'a> {
     /// What was restored.
     Tree,
-    /// These very bytes; none removes the file.
-    Raw(Option<&'a [u8]>),
+    /// These very bytes, with the time they had; none removes the file.
+    Raw {
+        bytes: Option<&'a [u8]>,
+        time: Option<SystemTime>,
+    },
 }
 
 /// Makes the files equal to `tree`, `keep` left as it is.
@@ -40,10 +44,15 @@ pub(crate) fn restore(
         parent: parent.as_ref(),
         exclude: keep,
     };
+    if let IndexAfter::Raw { .. } = index {
+        // The flags come back with the bytes; what they hide is in the entry's tree.
+        expose_hidden(repo, &private)?;
+    }
     capture.add(&private)?;
     let (now, _) = capture.tree(&private)?;
     let changes = raw_changes(repo, &now, tree)?;
-    let target = with_kept(repo, tree, &changes, keep)?;
+    let ignored = ignored_after(repo, tree, &changes)?;
+    let target = with_kept(repo, tree, &changes, keep, &ignored)?;
     let changes = match &target == tree {
         true => changes,
         false => raw_changes(repo, &now, &target)?,
@@ -60,12 +69,21 @@ pub(crate) fn restore(
     }
     fault::point("restore.files.after");
     match index {
-        IndexAfter::Tree => lock.replace_with(&private.path)?,
-        IndexAfter::Raw(Some(bytes)) => {
-            files::write(&private.path, bytes, 0o644)?;
+        IndexAfter::Tree => {
+            untrack(repo, &private, &ignored)?;
             lock.replace_with(&private.path)?;
         }
-        IndexAfter::Raw(None) => {
+        IndexAfter::Raw {
+            bytes: Some(bytes),
+            time,
+        } => {
+            files::write(&private.path, bytes, 0o644)?;
+            if let Some(time) = time {
+                files::set_modified(&private.path, time)?;
+            }
+            lock.replace_with(&private.path)?;
+        }
+        IndexAfter::Raw { bytes: None, .. } => {
             files::remove(&repo.git_dir.join("index"))?;
             return lock.release();
         }
@@ -100,6 +118,7 @@ fn with_kept(
     tree: &Oid,
     changes: &[RawChange],
     keep: &[Vec<u8>],
+    ignored: &[Vec<u8>],
 ) -> Result<Oid, GitError> {
     let root = repo.work_tree_or_error()?;
     let mut nested = Nested::new(root);
@@ -108,7 +127,7 @@ fn with_kept(
         let kept = keep.iter().any(|it| covers(it, &change.path));
         let inside =
             change.new_mode != GITLINK && change.old_mode != GITLINK && nested.holds(&change.path);
-        if kept || inside {
+        if kept || inside || ignored.contains(&change.path) {
             index_info(&mut input, change.old_mode, &change.old, &change.path);
         }
     }
@@ -122,6 +141,75 @@ fn with_kept(
         .bytes()?;
     update_index(repo, &scratch, input)?;
     write_tree(repo, &scratch.path)
+}
+
+/// Files that would be deleted although the ignore rules that come back cover them: an ignored
+/// file that looks untracked only because `.gitignore` is a different one now.
+fn ignored_after(repo: &Repo, tree: &Oid, changes: &[RawChange]) -> Result<Vec<Vec<u8>>, GitError> {
+    let is_rules = |path: &[u8]| path == b".gitignore" || path.ends_with(b"/.gitignore");
+    let deleted: Vec<&[u8]> = changes
+        .iter()
+        .filter(|it| it.new_mode == 0)
+        .map(|it| it.path.as_slice())
+        .collect();
+    if deleted.is_empty() || !changes.iter().any(|it| is_rules(&it.path)) {
+        return Ok(Vec::new());
+    }
+    // Git reads ignore rules from a work tree, so the ones of `tree` get one of their own.
+    let scratch = PrivateIndex::empty(repo)?;
+    let read_tree = [
+        "-c",
+        "core.sparseCheckout=false",
+        "read-tree",
+        tree.as_str(),
+    ];
+    repo.git.write(read_tree).index(&scratch.path).bytes()?;
+    let rules = Rules(scratch.path.with_extension("rules"));
+    std::fs::create_dir_all(&rules.0).map_err(GitError::file(&rules.0))?;
+    let list = ["ls-files", "-z", "--", ":(top,glob)**/.gitignore"];
+    let names = repo.git.read(list).index(&scratch.path).bytes()?;
+    let mut prefix = std::ffi::OsString::from("--prefix=");
+    prefix.push(rules.0.join(""));
+    let args = ["checkout-index", "-q", "-z", "--stdin"];
+    let args = args.iter().map(std::ffi::OsString::from).chain([prefix]);
+    repo.git
+        .write(args)
+        .index(&scratch.path)
+        .stdin(names)
+        .bytes()?;
+    let mut there = repo.git.clone();
+    there.work_tree = Some(rules.0.clone());
+    there.dir = rules.0.clone();
+    let mut input = deleted.join(&0);
+    input.push(0);
+    let out = there
+        .read(["check-ignore", "--no-index", "-z", "--stdin"])
+        .index(&scratch.path)
+        .stdin(input)
+        .output()?;
+    match out.status {
+        // 1: none is ignored.
+        Some(0 | 1) => Ok(nul_split(&out.stdout).map(<[u8]>::to_vec).collect()),
+        _ => Err(out.failed("check-ignore")),
+    }
+}
+
+/// A directory of ours that goes again.
+struct Rules(std::path::PathBuf);
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Forgets files that were only added to see what is there.
+fn untrack(repo: &Repo, private: &PrivateIndex, paths: &[Vec<u8>]) -> Result<(), GitError> {
+    let mut input = Vec::new();
+    for path in paths {
+        index_info(&mut input, 0, &repo.empty_tree(), path);
+    }
+    update_index(repo, private, input)
 }
 
 /// Which directories are repositories of their own, asked once each.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Content;
-use super::meta::HeadWas;
-use super::{Entry, EntryKind, Keep, UndoError, Undone, drop_entry, list, record_as, state};
+use super::meta::{FileTime, HeadWas};
+use super::{Entry, EntryKind, Keep, UndoError, Undone, drop_entry, list, raw, record_as, state};
 use crate::refs::{Applied, Edit, Expect};
 use crate::repo::read::{nul_split, os_path};
 use crate::snapshot::{IndexAfter, PrivateIndex, restore, work_tree_tree};
@@ -156,7 +156,10 @@ fn put_back(repo: &Repo, entry: &Entry, to: &Content, from: &Content) -> Result<
         return Err(UndoError::RefMoved { name, found });
     }
     fault::point("undo.refs.after");
-    let index = IndexAfter::Raw(to.index.as_deref());
+    let index = IndexAfter::Raw {
+        bytes: to.index.as_deref(),
+        time: to.meta.index_time.map(FileTime::time),
+    };
     if let Err(e) = restore(repo, &to.tree, &to.untouched(), index) {
         let _ = refs::apply(repo, &ref_edits(from, to), "dex: undo refused")?;
         return Err(e.into());
@@ -164,6 +167,9 @@ fn put_back(repo: &Repo, entry: &Entry, to: &Content, from: &Content) -> Result<
     fault::point("undo.files.after");
     to.restore_private(repo, entry.n)?;
     fill_sparse(repo, to)?;
+    if let Some(tree) = &to.raw {
+        raw::put_back(repo, tree)?;
+    }
     point_head(repo, &to.meta.head, &entry.reason)?;
     fault::point("undo.head.after");
     state::put_back(repo, &to.state, &to.meta.root_refs)?;

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::meta::{HeadWas, Meta, PrivateFile, RawPath};
-use super::{Entry, EntryKind, Keep, UndoError, private_dir, state};
+use super::meta::{FileTime, HeadWas, Meta, PrivateFile, RawPath};
+use super::{Entry, EntryKind, Keep, UndoError, private_dir, raw, state};
 use crate::repo::read::{nul_split, os_path, parse_oid};
-use crate::snapshot::{Capture, PrivateIndex, RawChange, raw_changes};
+use crate::snapshot::{Capture, PrivateIndex, RawChange, expose_hidden, raw_changes};
 use crate::{GitError, Head, Oid, Repo, fault, files, refs};
 
 /// Everything an entry is made from.
@@ -42,7 +42,7 @@ impl Recipe<'_> {
         };
         let original = PrivateIndex::copy(repo)?;
         let outside = self.trees(&original, tip.as_ref(), &mut parts)?;
-        let meta = self.meta(n, &head, outside, &mut parts)?;
+        let meta = self.meta(n, &head, &original, outside, &mut parts)?;
         let state = state::present(repo)?;
         self.blobs(&original, &meta, &state, &mut parts)?;
         parts.parents.extend(tip);
@@ -112,12 +112,19 @@ impl Recipe<'_> {
         let staged = capture.staged(original)?;
         self.staged_trees(original, &staged, tip, parts)?;
         let private = PrivateIndex::copy(repo)?;
-        let outside = expose_hidden(repo, &private)?;
+        let outside = expose_hidden(repo, &private)?
+            .into_iter()
+            .map(RawPath)
+            .collect();
         fault::point("undo.tree.before");
         capture.add(&private)?;
         let (tree, changes) = capture.tree(&private)?;
         fault::point("undo.tree.after");
         parts.lines.push(format!("040000 tree {tree}\tworktree"));
+        let base = tip.cloned().unwrap_or_else(|| repo.empty_tree());
+        if let Some(tree) = raw::tree(repo, &changes, &base)? {
+            parts.lines.push(format!("040000 tree {tree}\traw"));
+        }
         let root = repo.work_tree_or_error()?;
         for change in changes.iter().filter(|it| it.new_mode != 0) {
             let meta = root.join(os_path(&change.path)).symlink_metadata();
@@ -181,6 +188,7 @@ impl Recipe<'_> {
         &self,
         n: u64,
         head: &Head,
+        original: &PrivateIndex,
         outside: Vec<RawPath>,
         parts: &mut Parts,
     ) -> Result<Meta, GitError> {
@@ -199,6 +207,7 @@ impl Recipe<'_> {
                 Head::Detached(oid) => HeadWas::Detached(oid.clone()),
             },
             refs: self.keep.refs.iter().map(value).collect(),
+            index_time: FileTime::of(&original.path),
             leave_out: self.keep.leave_out.iter().cloned().map(RawPath).collect(),
             private: self.private_copies(n, parts)?,
             present_outside: outside,
@@ -307,6 +316,30 @@ fn mktree(repo: &Repo, lines: &[String]) -> Result<Oid, GitError> {
     parse_oid("mktree", &raw)
 }
 
+/// A tree of files anywhere below it; none when there are none.
+pub(super) fn mktree_of(
+    repo: &Repo,
+    entries: &[(u32, Oid, &[u8])],
+    base: &Oid,
+) -> Result<Option<Oid>, GitError> {
+    if entries.is_empty() {
+        return Ok(None);
+    }
+    let mut input = Vec::new();
+    for (mode, oid, path) in entries {
+        input.extend_from_slice(format!("{mode:o} {oid}\t").as_bytes());
+        input.extend_from_slice(path);
+        input.push(0);
+    }
+    let scratch = PrivateIndex::empty(repo)?;
+    repo.git
+        .write(["update-index", "--add", "-z", "--index-info"])
+        .index(&scratch.path)
+        .stdin(input)
+        .bytes()?;
+    crate::snapshot::index_tree(repo, &scratch, base).map(Some)
+}
+
 /// Those of the values that are commits: only they can be parents.
 fn commits_among<'o>(
     repo: &Repo,
@@ -322,56 +355,6 @@ fn commits_among<'o>(
         .lines()
         .filter_map(|line| line.strip_suffix(" commit")?.parse().ok())
         .collect())
-}
-
-/// Clears the bits that make git look away (assume-unchanged, skip-worktree) where a file is
-/// there, so that its content is captured too. Returns those a sparse checkout leaves out.
-pub(super) fn expose_hidden(repo: &Repo, private: &PrivateIndex) -> Result<Vec<RawPath>, GitError> {
-    if !private.path.exists() {
-        return Ok(Vec::new());
-    }
-    // Without sparse checkout in force, git does not clear skip-worktree by itself on reading.
-    let args = ["-c", "core.sparseCheckout=false", "ls-files", "-v", "-z"];
-    let raw = repo.git.read(args).index(&private.path).bytes()?;
-    let root = repo.work_tree_or_error()?;
-    let (mut assumed, mut skipped) = (Vec::new(), Vec::new());
-    for line in nul_split(&raw) {
-        let [tag, b' ', path @ ..] = line else {
-            continue;
-        };
-        let skip = matches!(tag, b'S' | b's');
-        if (skip || tag.is_ascii_lowercase()) && root.join(os_path(path)).symlink_metadata().is_ok()
-        {
-            if tag.is_ascii_lowercase() {
-                assumed.push(path.to_vec());
-            }
-            if skip {
-                skipped.push(path.to_vec());
-            }
-        }
-    }
-    for (paths, flag) in [
-        (&assumed, "--no-assume-unchanged"),
-        (&skipped, "--no-skip-worktree"),
-    ] {
-        if !paths.is_empty() {
-            let mut input = paths.join(&0);
-            input.push(0);
-            let args = [
-                "-c",
-                "core.splitIndex=false",
-                "-c",
-                "core.sparseCheckout=false",
-            ];
-            let rest = ["update-index", "-z", flag, "--stdin"];
-            repo.git
-                .write(args.iter().chain(&rest))
-                .index(&private.path)
-                .stdin(input)
-                .bytes()?;
-        }
-    }
-    Ok(skipped.into_iter().map(RawPath).collect())
 }
 
 fn message(reason: &str, kind: EntryKind, bytes: u64) -> String {
@@ -450,6 +433,7 @@ fn read_entry(
 pub(super) struct Content {
     pub(super) meta: Meta,
     pub(super) tree: Oid,
+    pub(super) raw: Option<Oid>,
     pub(super) index: Option<Vec<u8>>,
     pub(super) state: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -480,6 +464,7 @@ impl Content {
         let content = Content {
             meta,
             tree: tree.oid,
+            raw: repo.tree_entry(&entry.oid, "raw")?.map(|it| it.oid),
             index: repo.read_file(&entry.oid, "index")?,
             state,
         };
@@ -519,8 +504,8 @@ impl Content {
         Ok(())
     }
 
-    /// Whether everything the tree changes is there can only be said against the tree that is
-    /// checked out; the restore does that itself.
+    /// Fails when a directory of the work tree's tree cannot be read. Its files are checked by
+    /// the restore, against what is on disk.
     pub(super) fn reachable(&self, repo: &Repo) -> Result<(), GitError> {
         raw_changes(repo, &repo.empty_tree(), &self.tree).map(drop)
     }

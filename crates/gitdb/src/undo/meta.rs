@@ -1,6 +1,7 @@
 //! `meta.json` of an undo entry.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,10 @@ pub(super) struct Meta {
     pub(super) head: HeadWas,
     /// Full name to value; null where the ref did not exist.
     pub(super) refs: BTreeMap<String, Option<Oid>>,
+    /// When the index was last written; null where there was none. Git compares it with the
+    /// times of files to find those that changed within one tick of the clock, so the same bytes
+    /// with a newer time would hide changes.
+    pub(super) index_time: Option<FileTime>,
     /// Paths the entry says nothing about.
     pub(super) leave_out: Vec<RawPath>,
     /// Files kept by copy beside the repository.
@@ -35,6 +40,31 @@ pub(super) enum HeadWas {
     Branch(String),
     /// Detached at this commit.
     Detached(Oid),
+}
+
+/// A modification time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileTime {
+    /// Whole seconds since 1970.
+    pub(super) seconds: u64,
+    /// And nanoseconds.
+    pub(super) nanos: u32,
+}
+
+impl FileTime {
+    /// Of a file; none when it is not there.
+    pub(super) fn of(path: &std::path::Path) -> Option<FileTime> {
+        let time = path.metadata().ok()?.modified().ok()?;
+        let since = time.duration_since(UNIX_EPOCH).ok()?;
+        Some(FileTime {
+            seconds: since.as_secs(),
+            nanos: since.subsec_nanos(),
+        })
+    }
+
+    pub(super) fn time(self) -> SystemTime {
+        UNIX_EPOCH + Duration::new(self.seconds, self.nanos.min(999_999_999))
+    }
 }
 
 /// A file that is no object of git's.

@@ -1,11 +1,9 @@
 //! Side by side with stock git; run with `--ignored --nocapture`. Only ratios mean anything.
 
-mod it;
-
 use std::time::{Duration, Instant};
 
+use crate::common::{MESSAGE, Stage, oid, open};
 use gitdb::snapshot::{self, Hooks, Sign};
-use it::{MESSAGE, Stage, oid, open};
 
 const FILES: usize = 10_000;
 

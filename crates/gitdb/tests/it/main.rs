@@ -1,0 +1,16 @@
+//! Tests at the boundary: real repositories, read with stock git.
+
+mod checkpoint;
+mod common;
+mod crash;
+mod git_programs;
+mod hooks_and_signing;
+mod odd_trees;
+mod performance;
+mod protecting;
+mod reading;
+mod refs;
+mod repositories;
+mod restoring;
+mod stage_commit;
+mod undoing;
