@@ -54,6 +54,9 @@ pub enum EntryKind {
     },
     /// A redo: it takes the redone operation back again.
     Redone,
+    /// What a crash in the middle of an undo left, kept in case somebody edited it since. Never
+    /// taken back by itself, only by its number.
+    Interrupted,
 }
 
 /// Why nothing was undone.
