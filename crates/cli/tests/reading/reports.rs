@@ -209,7 +209,7 @@ fn a_timeline_is_a_line_for_each_stage_with_cost_time_and_proof() {
     Once per run
       <id>  Features                    $0.25         3.0 s
     Cycle 1 · f1
-      <id>  Gap analysis         not reported         3.0 s
+      <id>  Gap analysis             no agent         3.0 s
       <id>  by hand: a note of mine
       <id>  Implement                   $0.50         6.0 s  1 failed attempt
       <id>  Verify                      $0.25         3.0 s  ✗ failed by command
