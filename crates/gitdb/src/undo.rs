@@ -16,7 +16,7 @@ mod meta;
 mod raw;
 mod state;
 
-pub use apply::{redo, undo};
+pub use apply::{newest_to_redo, newest_to_undo, redo, undo};
 use entry::Recipe;
 
 /// The oldest entries are dropped beyond this many.

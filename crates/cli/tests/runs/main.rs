@@ -1,5 +1,7 @@
 //! `dex run` as a user has it: the built binary, a real repository, stock git as the oracle.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 mod kill;
 mod main_job;
 mod odd;

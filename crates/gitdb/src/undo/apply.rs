@@ -52,8 +52,8 @@ enum Direction {
     Forward,
 }
 
-/// The newest entry that has not been undone.
-fn newest_to_undo(entries: &[Entry]) -> Option<&Entry> {
+/// The newest entry that has not been undone: what [`undo`] takes without a number.
+pub fn newest_to_undo(entries: &[Entry]) -> Option<&Entry> {
     let undone = |n: u64| {
         entries
             .iter()
@@ -65,8 +65,8 @@ fn newest_to_undo(entries: &[Entry]) -> Option<&Entry> {
     })
 }
 
-/// The newest redo entry, unless a new operation came after it.
-fn newest_to_redo(entries: &[Entry]) -> Option<&Entry> {
+/// The newest redo entry, unless a new operation came after it: what [`redo`] takes.
+pub fn newest_to_redo(entries: &[Entry]) -> Option<&Entry> {
     for entry in entries {
         match entry.kind {
             EntryKind::Redo { .. } => return Some(entry),
