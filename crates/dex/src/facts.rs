@@ -18,6 +18,9 @@ use crate::stage::Stage;
 /// More commits than this are not read for one run.
 pub const MAX_COMMITS: usize = 20_000;
 
+/// Forks of forks beyond this many are not followed back.
+const MAX_FORKS: usize = 32;
+
 /// A run could not be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum FactsError {
@@ -241,6 +244,14 @@ fn at_tip(
         files.push(repo.read_file(tip, &record(&state.run_id))?);
     }
     facts.record = parsed(files.get(2).cloned().flatten(), Record::read);
+    let parent = live.and_then(|it| it.start.parent_run_id.clone());
+    let mut parent = parent.or(facts.record.got().and_then(|it| it.parent_run_id.clone()));
+    for _ in 0..MAX_FORKS {
+        let Some(id) = parent.take() else { break };
+        let read = parsed(repo.read_file(tip, &record(&id))?, Record::read);
+        parent = read.got().and_then(|it| it.parent_run_id.clone());
+        facts.parents.push(read);
+    }
     let base = base(repo, tip, live, facts)?;
     facts.commits = repo.first_parents(tip, base.as_ref(), MAX_COMMITS)?;
     Ok(())

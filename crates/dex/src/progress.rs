@@ -204,7 +204,12 @@ pub fn outcomes(phases: &[Phase], forgiven: u32) -> Outcomes {
                         count.impl_failures += 1
                     }
                 }
-                if cycle > forgiven {
+                // A feature given up after several tries settles them: the next one starts anew.
+                // One that could not even be specified is a failure like any other, or a broken
+                // agent would skip through the whole manifest.
+                if outcome == CycleOutcome::Skipped && in_plan {
+                    result.consecutive_failures = 0;
+                } else if cycle > forgiven {
                     result.consecutive_failures += 1;
                 }
                 result.last_failed_in_verify =

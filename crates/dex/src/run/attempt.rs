@@ -38,6 +38,8 @@ pub(super) struct Job {
     /// For `learnings`: what the cycle came to.
     pub(super) cycle_outcome: Option<CycleOutcome>,
     pub(super) number: u32,
+    /// Whether an unusable answer is asked for once more.
+    pub(super) once_more: bool,
 }
 
 /// What we saw of an attempt ourselves.
@@ -107,6 +109,7 @@ impl Runner<'_> {
         let tried = self.judge(job, attempt.clone(), outcome, seen);
         match &tried {
             Tried::Finished(done) => {
+                self.record_unneeded(done);
                 self.live.work = Work::AgentFinished(done.clone());
                 self.live.write(&self.repo)?;
             }
@@ -115,7 +118,7 @@ impl Runner<'_> {
                 self.live.work = Work::Started(Box::new(attempt));
                 self.live.write(&self.repo)?;
             }
-            other => self.end_attempt(&attempt, other, duration_ms)?,
+            other => self.end_attempt(&attempt, other, duration_ms, job.once_more)?,
         }
         Ok(tried)
     }
@@ -403,14 +406,12 @@ impl Runner<'_> {
         attempt: &Attempt,
         tried: &Tried,
         duration_ms: u64,
+        once_more: bool,
     ) -> Result<(), RunError> {
         let (status, reason, detail, retried) = match tried {
-            Tried::Unusable { reason, problem } => (
-                PhaseStatus::Failed,
-                *reason,
-                problem.as_str(),
-                attempt.number < super::stages::TRIES,
-            ),
+            Tried::Unusable { reason, problem } => {
+                (PhaseStatus::Failed, *reason, problem.as_str(), once_more)
+            }
             Tried::Failed { reason, detail } => {
                 (PhaseStatus::Failed, *reason, detail.as_str(), false)
             }

@@ -61,13 +61,17 @@ impl Runner<'_> {
             }
             Work::Started(attempt) => Err(RunError::HalfDone(attempt.place().label())),
             Work::AgentFinished(done) => {
+                if let Some(went) = self.take_answers()? {
+                    return Ok(went);
+                }
+                // Killed before its questions were settled.
+                if let Some(went) = self.settle_questions()? {
+                    return Ok(went);
+                }
                 if self.is_only_a_part(&done) {
                     // Killed between two parts of `implement`: the next step goes on with the rest.
                     self.keep_part()?;
                     return Ok(Went::On);
-                }
-                if let Some(went) = self.take_answers()? {
-                    return Ok(went);
                 }
                 Ok(match self.commit_finished()? {
                     Committed::Done => Went::On,

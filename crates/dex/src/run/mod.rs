@@ -31,8 +31,9 @@ mod stages;
 mod stop;
 mod unfinished;
 mod verify;
+mod waiting;
 
-pub use stop::{Request as StopRequest, Watch, request as request_stop};
+pub use stop::{Request as StopRequest, Watch, forget as forget_stop, request as request_stop};
 pub use unfinished::Choice;
 
 /// Something a watcher may show.
@@ -320,6 +321,7 @@ impl Runner<'_> {
             at: now(),
         };
         self.live.pause = Some(pause.clone());
+        self.live.quota_until = None;
         self.live.write(&self.repo)?;
         let verdict = outcome::verdict(&self.read()?.0);
         Ok(Ended::Paused(pause, verdict))
