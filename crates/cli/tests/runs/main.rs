@@ -1,5 +1,6 @@
 //! `dex run` as a user has it: the built binary, a real repository, stock git as the oracle.
 
+mod agent_git;
 mod kill;
 mod main_job;
 mod odd;
