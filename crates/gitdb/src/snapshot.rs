@@ -245,6 +245,11 @@ pub fn survey(repo: &Repo) -> Result<Vec<Changed>, GitError> {
     Ok(found)
 }
 
+/// What lies at a path of the work tree (raw bytes from its root) now.
+pub fn kind_at(repo: &Repo, path: &[u8]) -> Result<ChangedKind, GitError> {
+    kind_of(&repo.work_tree_or_error()?.join(os_path(path)))
+}
+
 fn kind_of(path: &Path) -> Result<ChangedKind, GitError> {
     let meta = match std::fs::symlink_metadata(path) {
         Ok(meta) => meta,

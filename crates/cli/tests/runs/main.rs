@@ -1,11 +1,9 @@
 //! `dex run` as a user has it: the built binary, a real repository, stock git as the oracle.
 
-<<<<<<< HEAD
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-=======
+mod agent_git;
 mod flows;
->>>>>>> part/t1
 mod kill;
 mod main_job;
 mod odd;

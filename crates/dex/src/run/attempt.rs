@@ -155,7 +155,9 @@ impl Runner<'_> {
         let protected = gitdb::protect::capture(&self.repo, &self.live.branch)?;
         let path = scratch.join("protected.json");
         store::write(&self.repo.common_dir, &path, &store::to_json(&protected))?;
-        dotdex::keep(&self.live.worktree, scratch)?;
+        let goal = self.live.start.goal.as_str();
+        let uncommitted = self.repo.read_file(&self.live.tip, goal)?.is_none();
+        dotdex::keep(&self.live.worktree, scratch, uncommitted.then_some(goal))?;
         Ok(())
     }
 

@@ -323,7 +323,12 @@ impl Runner<'_> {
         self.live.pause = Some(pause.clone());
         self.live.quota_until = None;
         self.live.write(&self.repo)?;
-        let verdict = outcome::verdict(&self.read()?.0);
+        let verdict = match self.read() {
+            Ok((run, _)) => outcome::verdict(&run),
+            // An agent deleted it; `resume` puts it back.
+            Err(RunError::BranchGone(_)) => Verdict::Open,
+            Err(error) => return Err(error),
+        };
         Ok(Ended::Paused(pause, verdict))
     }
 

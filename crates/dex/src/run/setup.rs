@@ -156,18 +156,9 @@ fn look(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
     }
     writable(&repo.common_dir)?;
     writable(&repo.git_dir)?;
-<<<<<<< HEAD
-    if wanted.settings.sign == "auto" {
-        gitdb::snapshot::test_signing(repo).map_err(StartError::Signing)?;
-    }
     if let Some((driver, path)) = gitdb::snapshot::filter_not_allowed(repo)? {
         return Err(StartError::FilterNotAllowed { driver, path });
     }
-    if let Goal::File(path) = &wanted.goal
-        && !root.join(path).is_file()
-    {
-        return Err(StartError::NoGoal(path.clone()));
-=======
     if let Goal::File(path) = &wanted.goal {
         let there = match &wanted.from {
             Some(fork) => repo.read_file(&fork.commit, path)?.is_some(),
@@ -176,7 +167,6 @@ fn look(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
         if !there {
             return Err(StartError::NoGoal(path.clone()));
         }
->>>>>>> part/t1
     }
     if wanted.worktree_under.is_none() {
         let dirty = dirty(repo, &wanted.goal)?;
