@@ -395,6 +395,16 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
             ),
         );
     }
+    for copy in &run.progress.copies {
+        say(
+            "stage_copied",
+            format!(
+                "{} repeats {}, as a cherry-pick does; it counts as an ordinary commit",
+                copy.commit.short(),
+                copy.place.label()
+            ),
+        );
+    }
     for (name, problem) in [
         ("record", bad(&facts.record)),
         ("manifest", bad(&facts.manifest)),
