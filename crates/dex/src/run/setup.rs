@@ -82,6 +82,9 @@ pub enum StartError {
     /// Uncommitted work that is not the run's.
     #[error("the work tree has uncommitted changes")]
     Dirty(Vec<String>),
+    /// A sandbox is required, and this version has none.
+    #[error("a sandbox is required and there is none in this version")]
+    NoSandbox,
     /// Commits could not be signed without a prompt.
     #[error("commits cannot be signed without a prompt: {0}")]
     Signing(String),
@@ -153,6 +156,10 @@ fn look(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
     }
     if refs::read(repo, names::BLOCKING_BRANCH)?.is_some() {
         return Err(StartError::BlockingBranch);
+    }
+    // Said, not passed over: whoever requires walls must not get a run without them.
+    if wanted.settings.sandbox == "required" {
+        return Err(StartError::NoSandbox);
     }
     writable(&repo.common_dir)?;
     writable(&repo.git_dir)?;
