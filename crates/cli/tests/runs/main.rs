@@ -2,7 +2,9 @@
 
 mod agent_git;
 mod kill;
+mod locks;
 mod main_job;
 mod odd;
 mod odd_files;
+mod secrets;
 mod support;
