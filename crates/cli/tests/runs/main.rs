@@ -5,7 +5,9 @@
 mod agent_git;
 mod flows;
 mod kill;
+mod locks;
 mod main_job;
 mod odd;
 mod odd_files;
+mod secrets;
 mod support;

@@ -311,7 +311,8 @@ impl Runner<'_> {
             AgentEnded::Failed { failure, detail } => return failed(failure, detail),
             AgentEnded::Finished => {}
         }
-        let given = outcome.answer.unwrap_or(Value::Null);
+        // What an agent says ends up in files that are committed: manifest, learnings, record.
+        let given = redacted(outcome.answer.unwrap_or(Value::Null));
         let checked = match answer::check(job.place.stage.name(), &given) {
             Ok(checked) => checked,
             Err(error) => {
@@ -481,6 +482,19 @@ fn describe(change: &ProtectChange) -> Option<String> {
             )
         }
     })
+}
+
+/// An answer with its texts redacted.
+fn redacted(answer: Value) -> Value {
+    match answer {
+        Value::String(text) => Value::String(agents::redact::redact(&text)),
+        Value::Array(items) => items.into_iter().map(redacted).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (key, redacted(value)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => answer,
+    }
 }
 
 fn failed(failure: Failure, detail: String) -> Tried {
