@@ -1,10 +1,13 @@
 //! `dex run` as a user has it: the built binary, a real repository, stock git as the oracle.
 
 mod agent_git;
+mod by_hand;
+mod disk_full;
 mod kill;
 mod locks;
 mod main_job;
 mod odd;
 mod odd_files;
+mod old_dex;
 mod secrets;
 mod support;
