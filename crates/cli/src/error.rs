@@ -113,6 +113,12 @@ impl From<FileError> for Failure {
     fn from(error: FileError) -> Failure {
         match &error {
             FileError::Io { .. } => plain(Exit::Failed, &error),
+            FileError::Malformed { path, .. } if path.ends_with("live.json") => {
+                plain(Exit::Usage, &error).hint(format!(
+                    "Nothing was changed. Move it away (`mv {0} {0}.bad`): the run then goes on from its commits with `dex resume`.",
+                    path.display()
+                ))
+            }
             FileError::Malformed { .. } | FileError::Setting { .. } => plain(Exit::Usage, &error),
         }
     }

@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 mod agent_git;
+mod by_hand;
+mod disk_full;
 mod flows;
 mod kill;
 mod locks;
 mod main_job;
 mod odd;
 mod odd_files;
+mod old_dex;
 mod secrets;
 mod support;

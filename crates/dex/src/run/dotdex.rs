@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use gitdb::{GitError, Oid, Repo};
 
+use crate::files::manifest::{self, Manifest};
+use crate::files::record::Record;
+use crate::files::state::{self, State};
 use crate::files::store::{self, FileError};
 
 /// Putting back failed.
@@ -193,6 +196,38 @@ fn links_back(
         ));
     }
     Ok(())
+}
+
+/// Moves files of ours aside that cannot be read as what they should be: they are made again from
+/// the commits, and whatever they hold is kept (cases F05, F07). Returns what was moved.
+pub(super) fn bad_files_aside(
+    root: &Path,
+    run_id: &str,
+    aside: &Path,
+) -> Result<Vec<String>, PutBackError> {
+    let record = format!(".dex/runs/{run_id}.json");
+    type Reads = fn(&[u8]) -> bool;
+    let files: [(&str, Reads); 3] = [
+        (state::PATH, |it| State::read(it).is_ok()),
+        (manifest::PATH, |it| Manifest::read(it).is_ok()),
+        (&record, |it| Record::read(it).is_ok()),
+    ];
+    let mut moved = Vec::new();
+    for (name, reads) in files {
+        let path = root.join(name);
+        let bad = match store::read(&path) {
+            Ok(bytes) => bytes.is_some_and(|it| !reads(&it)),
+            Err(_) => true,
+        };
+        if bad {
+            move_aside(&path, &aside.join(name.trim_start_matches(".dex/")))?;
+            moved.push(format!(
+                "{name} cannot be read; it is kept in {} and made again",
+                aside.display()
+            ));
+        }
+    }
+    Ok(moved)
 }
 
 /// The old text with every line that is new in the other one after it; none when the new text

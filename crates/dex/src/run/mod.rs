@@ -230,6 +230,10 @@ enum Went {
 impl Runner<'_> {
     /// Works until the run is over or has to stop.
     pub fn go(&mut self) -> Result<Ended, RunError> {
+        let aside = Live::dir(&self.repo, &self.live.run_id).join("put-back");
+        for text in dotdex::bad_files_aside(&self.live.worktree, &self.live.run_id, &aside)? {
+            self.notice(&text);
+        }
         loop {
             if let Went::Pause(reason, why) = self.finish_what_is_left()? {
                 return self.pause(reason, why);
