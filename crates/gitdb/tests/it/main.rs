@@ -1,4 +1,8 @@
 //! Tests at the boundary: real repositories, read with stock git.
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test a failed step should end it; clippy only sees `#[test]` functions"
+)]
 
 mod checkpoint;
 mod common;
@@ -13,4 +17,5 @@ mod refs;
 mod repositories;
 mod restoring;
 mod stage_commit;
+mod stage_contents;
 mod undoing;
