@@ -2,5 +2,8 @@
 
 mod flows;
 mod kill;
+mod limits;
 mod main_job;
+mod questions;
+mod stopping;
 mod support;
