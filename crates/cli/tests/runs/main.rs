@@ -5,5 +5,6 @@ mod kill;
 mod limits;
 mod main_job;
 mod questions;
+mod starting;
 mod stopping;
 mod support;
