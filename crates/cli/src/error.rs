@@ -113,6 +113,12 @@ impl From<FileError> for Failure {
     fn from(error: FileError) -> Failure {
         match &error {
             FileError::Io { .. } => plain(Exit::Failed, &error),
+            FileError::Malformed { path, .. } if path.ends_with("live.json") => {
+                plain(Exit::Usage, &error).hint(format!(
+                    "Nothing was changed. Move it away (`mv {0} {0}.bad`): the run then goes on from its commits with `dex resume`.",
+                    path.display()
+                ))
+            }
             FileError::Malformed { .. } | FileError::Setting { .. } => plain(Exit::Usage, &error),
         }
     }
@@ -183,9 +189,18 @@ fn start(error: &StartError) -> Failure {
                 .to_owned(),
         ),
         StartError::Dirty(paths) => (Exit::Moved, dirty_hint(paths)),
+        StartError::NoSandbox => (
+            Exit::Usage,
+            "To run with limits but without walls, type `dex config sandbox auto`.".to_owned(),
+        ),
         StartError::Signing(_) => (
             Exit::Usage,
             "Unlock the key first, or type `dex config sign never` to leave stage commits unsigned."
+                .to_owned(),
+        ),
+        StartError::FilterNotAllowed { .. } => (
+            Exit::Usage,
+            "If you trust the program that .git/config names for it, type `dex init --allow-filters`."
                 .to_owned(),
         ),
         StartError::NoGoal(path) => (

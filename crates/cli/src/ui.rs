@@ -153,6 +153,14 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
+/// An RFC 3339 time for people: `2026-01-02 03:04 UTC`. What is no such time is shown as it is.
+pub fn moment(rfc3339: &str) -> String {
+    match rfc3339.parse::<jiff::Timestamp>() {
+        Ok(at) => at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        Err(_) => clean(rfc3339),
+    }
+}
+
 /// `12 bytes`, `1.5 KiB`, `20.0 MiB`.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];

@@ -174,7 +174,7 @@ pub fn read(repo: &Repo, known: &Known) -> Result<Facts, FactsError> {
         facts.running = lock::holder(&live.worktree, &live.git_dir)
             .filter(|it| it.run_id.as_deref().is_none_or(|id| id == live.run_id))
             .map(|it| it.pid);
-        facts.checked_out = checked_out(live);
+        facts.checked_out = checked_out(repo, live);
         if facts.checked_out == Some(true) {
             facts.state_on_disk = on_disk(&live.worktree.join(".dex/state.json"));
         }
@@ -299,20 +299,12 @@ fn on_disk(path: &Path) -> Read<State> {
 }
 
 /// Whether the run's work tree is on its branch; none when that work tree is not there.
-fn checked_out(live: &Live) -> Option<bool> {
-    let head = std::fs::read_to_string(live.git_dir.join("HEAD")).ok()?;
-    match head.trim_end().strip_prefix("ref: ") {
-        // Reftable keeps HEAD elsewhere and a placeholder here.
-        Some("refs/heads/.invalid") => {
-            let repo = Repo::open(&live.worktree).ok()?;
-            match repo.head().ok()? {
-                Head::Branch { name, .. } => Some(name == live.branch),
-                Head::Detached(_) => Some(false),
-            }
-        }
-        Some(name) => Some(name == live.branch),
-        None => Some(false),
-    }
+fn checked_out(repo: &Repo, live: &Live) -> Option<bool> {
+    let there = live.git_dir.join("HEAD").symlink_metadata().is_ok();
+    let branch = there
+        .then(|| repo.branch_at(&live.git_dir).ok())
+        .flatten()?;
+    Some(branch.as_ref() == Some(&live.branch))
 }
 
 /// What a name like `plan:2`, `verify:2#1`, `RUN@plan:2` or a revision stands for.

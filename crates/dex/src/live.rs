@@ -211,6 +211,9 @@ impl From<agents::Usage> for Used {
 pub struct Finished {
     /// The attempt.
     pub attempt: Attempt,
+    /// The branch's value when the agent ended: commits after it are a person's.
+    #[serde(default)]
+    pub tip_after: Option<Oid>,
     /// RFC 3339, UTC.
     pub ended_at: String,
     /// Milliseconds.

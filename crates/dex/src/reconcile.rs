@@ -326,7 +326,8 @@ fn features(
     phases: &[Phase],
     progress: &Progress,
 ) -> Vec<Feature> {
-    let Some(manifest) = manifest else {
+    // Until the run has extracted its own, a manifest at the tip is an earlier run's.
+    let Some(manifest) = manifest.filter(|_| progress.has(Stage::ManifestExtraction)) else {
         return Vec::new();
     };
     let mut features = manifest.features.clone();
@@ -391,6 +392,16 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
             format!(
                 "{} was reverted by hand; it counts as not done",
                 reverted.place.label()
+            ),
+        );
+    }
+    for copy in &run.progress.copies {
+        say(
+            "stage_copied",
+            format!(
+                "{} repeats {}, as a cherry-pick does; it counts as an ordinary commit",
+                copy.commit.short(),
+                copy.place.label()
             ),
         );
     }
@@ -486,6 +497,14 @@ fn missing_records(run: &Reconciled, say: &mut impl FnMut(&'static str, String))
 }
 
 fn compare_state(state: &State, run: &Reconciled, say: &mut impl FnMut(&'static str, String)) {
+    if let Unfinished::ReadyToCommit(place) = &run.unfinished
+        && state.run_id == run.run_id
+        && state.last_completed_step.as_deref() == Some(place.stage.name())
+        && state.current_cycle_number == place.cycle
+    {
+        // Written by us for the commit that is still to be made.
+        return;
+    }
     let last = run.progress.last();
     let step = last.map(|it| it.place.stage.name().to_owned());
     let mut wrong = Vec::new();

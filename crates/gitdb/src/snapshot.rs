@@ -25,6 +25,7 @@ mod restore;
 mod signing;
 
 pub(crate) use capture::{Capture, RawChange, raw_changes};
+pub use filters::filter_not_allowed;
 pub(crate) use hidden::expose_hidden;
 pub(crate) use index::{OwnLock, PrivateIndex, index_checksum};
 pub use land::{Landed, land, recover, sweep};
@@ -242,6 +243,11 @@ pub fn survey(repo: &Repo) -> Result<Vec<Changed>, GitError> {
         found.push(Changed { path, kind });
     }
     Ok(found)
+}
+
+/// What lies at a path of the work tree (raw bytes from its root) now.
+pub fn kind_at(repo: &Repo, path: &[u8]) -> Result<ChangedKind, GitError> {
+    kind_of(&repo.work_tree_or_error()?.join(os_path(path)))
 }
 
 fn kind_of(path: &Path) -> Result<ChangedKind, GitError> {

@@ -45,6 +45,13 @@ impl Repo {
         repo
     }
 
+    /// The same, seen from another work tree, clone or submodule of it: everything after this
+    /// works there.
+    pub fn seen_from(mut self, root: &Path) -> Repo {
+        self.root = root.to_owned();
+        self
+    }
+
     /// The work tree's root.
     pub fn path(&self) -> &Path {
         &self.root

@@ -56,6 +56,20 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
             ),
         );
     }
+    // Where the agent deleted it, `--keep` and `--discard` put it back.
+    if let (None, Some(live)) = (&known.tip, &facts.live)
+        && live.set_up
+        && !head_moved(live)
+    {
+        return Err(
+            Failure::new(Exit::Moved, format!("the branch {} is gone", known.branch)).hint(
+                format!(
+                    "Bring it back with `git branch {0} {1}` and `git switch {0}`, then `dex resume`.",
+                    known.branch, live.tip
+                ),
+            ),
+        );
+    }
     let mut live = match facts.live.clone() {
         Some(live) => live,
         None => setup::revive(&repo, &facts, &reconciled, settings(&repo)?)?,
@@ -115,17 +129,24 @@ fn in_its_work_tree(repo: Repo, live: &Live) -> Result<Repo, Failure> {
             Exit::Moved,
             format!("the run's work tree {} is gone", live.worktree.display()),
         )
-        .hint("Bring it back where it was, or start from a finished stage in a new run: `dex resume --from STAGE:CYCLE`."));
+        .hint(format!(
+            "Bring it back with `git worktree prune` and `git worktree add {} {}`, then `dex resume`.",
+            live.worktree.display(),
+            live.branch.trim_start_matches("refs/heads/")
+        )));
     }
     session::open(&live.worktree)
 }
 
+/// Whether the run paused because HEAD or the branch was moved during a stage.
+fn head_moved(live: &Live) -> bool {
+    let pause = live.pause.as_ref();
+    pause.is_some_and(|it| it.reason == PauseReason::HeadMoved)
+}
+
 /// What to do with a half-done stage: as said, as asked at the terminal, or not at all.
 fn choice(args: &args::Resume, live: &Live) -> Result<Option<Choice>, Failure> {
-    let moved = live
-        .pause
-        .as_ref()
-        .is_some_and(|it| it.reason == PauseReason::HeadMoved);
+    let moved = head_moved(live);
     let half_done = match &live.work {
         Work::Started(attempt) => Some(attempt.place().label()),
         Work::AgentFinished(done) if moved => Some(done.attempt.place().label()),

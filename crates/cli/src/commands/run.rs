@@ -17,7 +17,7 @@ use crate::args;
 use crate::commands::report;
 use crate::error::Failure;
 use crate::exit::Exit;
-use crate::progress;
+use crate::progress::{self, Person};
 use crate::session;
 use crate::ui::{self, BOLD, NAME, styled};
 
@@ -248,7 +248,8 @@ pub fn carry_out(
     let watch = Watch::start(&repo, &live.run_id, control.clone());
     let run_id = live.run_id.clone();
     let settings = live.start.settings.clone();
-    let mut observer = progress::Live::new();
+    let person = sitting.person && !sitting.detached;
+    let mut observer = progress::Live::new(if person { Person::Here } else { Person::Nobody });
     let mut lock = lock;
     lock.set_run(&run_id)?;
     let mut runner = Runner {
@@ -257,7 +258,7 @@ pub fn carry_out(
         agent,
         observer: &mut observer,
         control: control.clone(),
-        person: sitting.person && !sitting.detached,
+        person,
         lock,
         spent_committed: 0,
         committed: None,

@@ -90,7 +90,10 @@ fn row(known: &Known, run: &Reconciled) -> String {
         format!("{}/{}", done(run), run.features.len()),
         run.progress.cycles_completed,
         ui::money(run.cost_micro),
-        clean(&run.started_at.clone().unwrap_or_default()),
+        run.started_at
+            .as_deref()
+            .map(ui::moment)
+            .unwrap_or_default(),
     )
 }
 

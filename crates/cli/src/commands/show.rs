@@ -167,7 +167,7 @@ fn print(shown: &Shown) {
         },
     );
     field("author", clean(&shown.author));
-    field("time", session::rfc3339(commit.time_unix));
+    field("time", ui::moment(&session::rfc3339(commit.time_unix)));
     for line in clean_lines(commit.message.trim_end()).lines() {
         ui::out(format!("    {line}"));
     }
@@ -247,7 +247,7 @@ fn work(attempts: &[Phase]) {
             ),
         );
     }
-    field("time", ui::duration(progress::duration_ms(attempts)));
+    field("worked", ui::duration(progress::duration_ms(attempts)));
     if attempts.len() > 1 {
         let failed = attempts
             .iter()
@@ -306,7 +306,7 @@ fn all<'a, T: 'a>(
     attempts: &'a [Phase],
     list: impl Fn(&'a Phase) -> &'a Vec<T>,
 ) -> impl Iterator<Item = &'a T> {
-    attempts.iter().flat_map(move |it| list(it))
+    attempts.iter().flat_map(list)
 }
 
 fn decision_words(decision: Decision) -> &'static str {

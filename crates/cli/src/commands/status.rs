@@ -160,7 +160,7 @@ pub fn show(run: &Reconciled) {
     for it in &left_out {
         ui::out(styled(
             WARN,
-            format!("  left out     {} ({})", clean(&it.path), it.reason),
+            format!("  left out     {} ({})", clean(&it.path), clean(&it.reason)),
         ));
     }
     for difference in &run.differences {

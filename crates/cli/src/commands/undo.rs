@@ -50,8 +50,8 @@ impl Way {
 
     fn pick(self, entries: &[Entry]) -> Option<&Entry> {
         match self {
-            Way::Undo => to_undo(entries),
-            Way::Redo => to_redo(entries),
+            Way::Undo => undo::newest_to_undo(entries),
+            Way::Redo => undo::newest_to_redo(entries),
         }
     }
 }
@@ -103,6 +103,7 @@ fn go(repo: &Repo, way: Way, dry_run: bool, yes: bool) -> Result<Exit, Failure> 
     confirm(way, yes)?;
     // No run may begin while files change under it.
     let lock = RunLock::acquire(root, &repo.git_dir)?;
+    dex::run::clear_leftovers(repo)?;
     let done = match way {
         Way::Undo => undo::undo(repo, Some(entry.n), now()),
         Way::Redo => undo::redo(repo, now()),
@@ -183,27 +184,6 @@ fn failed(way: Way, error: &UndoError) -> Failure {
     }
 }
 
-/// The newest entry that has not been undone: what `gitdb::undo::undo` takes without a number.
-fn to_undo(entries: &[Entry]) -> Option<&Entry> {
-    let undone = |n: u64| {
-        entries
-            .iter()
-            .any(|it| matches!(it.kind, EntryKind::Redo { of } if of == n))
-    };
-    entries.iter().find(|it| match it.kind {
-        EntryKind::Undo | EntryKind::Redone => !undone(it.n),
-        EntryKind::Redo { .. } => false,
-    })
-}
-
-/// The newest undo that can be taken back: none once something new was done.
-fn to_redo(entries: &[Entry]) -> Option<&Entry> {
-    let newest = entries
-        .iter()
-        .find(|it| !matches!(it.kind, EntryKind::Redone))?;
-    matches!(newest.kind, EntryKind::Redo { .. }).then_some(newest)
-}
-
 fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
     let entries = undo::list(repo)?;
     if as_json {
@@ -215,8 +195,8 @@ fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
         ui::talk("there is nothing to undo");
     }
     let (next_undo, next_redo) = (
-        to_undo(&entries).map(|it| it.n),
-        to_redo(&entries).map(|it| it.n),
+        undo::newest_to_undo(&entries).map(|it| it.n),
+        undo::newest_to_redo(&entries).map(|it| it.n),
     );
     for it in &entries {
         let mark = match Some(it.n) {
@@ -227,7 +207,7 @@ fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
         ui::out(format!(
             "{:>4}  {}  {} {}{mark}",
             it.n,
-            session::rfc3339(it.time_unix),
+            ui::moment(&session::rfc3339(it.time_unix)),
             clean(&it.reason),
             styled(DIM, format!("({})", ui::size(it.bytes))),
         ));
@@ -240,6 +220,7 @@ fn to_json(entry: &Entry) -> Value {
         EntryKind::Undo => ("undo", None),
         EntryKind::Redo { of } => ("redo", Some(of)),
         EntryKind::Redone => ("redone", None),
+        EntryKind::Interrupted => ("interrupted", None),
     };
     json!({
         "n": entry.n,

@@ -42,7 +42,7 @@ impl Project {
         project
     }
 
-    fn prepare(&self, script: &Value) {
+    pub(crate) fn prepare(&self, script: &Value) {
         self.repo.write("GOAL.md", "# A greeting\n\nSay hello.\n");
         self.repo.write(".dex/mock-config.json", script.to_string());
         self.repo.write(
@@ -124,6 +124,45 @@ impl Project {
             .collect()
     }
 
+    /// A whole run of one small feature goes through, and everything it leaves is as the format
+    /// says. `what` names the kind of repository.
+    pub(crate) fn whole_run(&self, what: &str) {
+        let answer = self.dex(&["run", "--small"]);
+        assert_eq!(answer.code, Some(0), "{what}: {}{}", answer.out, answer.err);
+        self.is_over(what);
+    }
+
+    /// The run is over, and everything it left is as the format says.
+    pub(crate) fn is_over(&self, what: &str) {
+        let base = self.record()["baseSha"]
+            .as_str()
+            .expect("a base")
+            .to_owned();
+        let log = self.repo.git(&[
+            "log",
+            "--reverse",
+            "--format=%B%x00",
+            &format!("{base}..{}", self.branch()),
+        ]);
+        let found: Vec<&str> = log
+            .split('\0')
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .collect();
+        assert_eq!(found, one_feature(), "{what}");
+        let left = self
+            .repo
+            .git(&["status", "--porcelain", "--ignore-submodules=dirty"]);
+        assert_eq!(left, "", "{what}: the tree is clean");
+        let staged = self.repo.git(&["diff", "--cached", "--name-only", "HEAD"]);
+        assert_eq!(staged, "", "{what}: the index agrees");
+        self.repo.git(&["fsck", "--no-dangling", "--no-progress"]);
+        let status = self.json(&["status", "--json"]);
+        assert_eq!(status["status"], "completed", "{what}");
+        assert_eq!(status["stageCommits"], 13, "{what}");
+        assert_eq!(status["differences"], json!([]), "{what}");
+    }
+
     /// The run's record at the tip of its branch.
     pub(crate) fn record(&self) -> Value {
         self.record_at(&self.branch())
@@ -152,6 +191,50 @@ impl Project {
         let text = std::fs::read_to_string(files.last().expect("a run")).expect("a live record");
         serde_json::from_str(&text).expect("the live record is JSON")
     }
+}
+
+/// Messages of a clean run of the one feature "The greeting" whose goal is `GOAL.md`.
+fn one_feature() -> Vec<String> {
+    let once = [
+        "clarification_product",
+        "clarification_technical",
+        "clarification_synthesis",
+        "constitution",
+        "manifest_extraction",
+    ];
+    let cycle = [
+        "gap_analysis",
+        "specify",
+        "plan",
+        "tasks",
+        "implement",
+        "verify",
+        "learnings",
+    ];
+    let message = |stage: &str, cycle: u32, feature: &str| {
+        format!(
+            "dex: {stage} completed [cycle:{cycle}] [feature:{feature}]\n[checkpoint:{stage}:{cycle}]"
+        )
+    };
+    let mut all: Vec<String> = once.iter().map(|it| message(it, 0, "-")).collect();
+    all.extend(cycle.iter().map(|it| message(it, 1, "a-greeting")));
+    all.push(message("completion", 0, "-"));
+    all
+}
+
+/// A script of the one feature in which `implement` does this, beside nothing else.
+pub(crate) fn implementing(implement: Value) -> Value {
+    script(&["A greeting"], |_, name| match name {
+        "implement" => Some(implement.clone()),
+        "tasks" => Some(json!({ "writes": [{ "path": "{specDir}/tasks.md",
+            "content": "# Tasks\n\n## Phase 1: All\n\n- [ ] T001 One\n" }] })),
+        _ => None,
+    })
+}
+
+/// A descriptor that only runs these commands.
+pub(crate) fn runs(commands: &[&[&str]]) -> Value {
+    json!({ "cost": 0.05, "run": commands })
 }
 
 /// A stage that writes a file for a price.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use agents::transcript::Transcript;
 use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
+use gitdb::Oid;
 use gitdb::protect::ProtectChange;
 use serde_json::Value;
 
@@ -39,6 +40,14 @@ pub(super) struct Job {
     pub(super) number: u32,
     /// Whether an unusable answer is asked for once more.
     pub(super) once_more: bool,
+}
+
+/// What we saw of an attempt ourselves.
+struct Seen {
+    duration_ms: u64,
+    noticed: Vec<String>,
+    steps: Vec<agents::transcript::Step>,
+    tip_after: Option<Oid>,
 }
 
 /// How an attempt went.
@@ -89,14 +98,15 @@ impl Runner<'_> {
         for text in &noticed {
             self.notice(text);
         }
-        let tried = self.judge(
-            job,
-            attempt.clone(),
-            outcome,
+        let seen = Seen {
             duration_ms,
-            transcript.as_ref(),
             noticed,
-        );
+            steps: transcript
+                .map(|it| it.steps(RECORDED_STEPS))
+                .unwrap_or_default(),
+            tip_after: gitdb::refs::read(&self.repo, &self.live.branch)?,
+        };
+        let tried = self.judge(job, attempt.clone(), outcome, seen);
         match &tried {
             Tried::Finished(done) => {
                 self.record_unneeded(done);
@@ -145,7 +155,9 @@ impl Runner<'_> {
         let protected = gitdb::protect::capture(&self.repo, &self.live.branch)?;
         let path = scratch.join("protected.json");
         store::write(&self.repo.common_dir, &path, &store::to_json(&protected))?;
-        dotdex::keep(&self.live.worktree, scratch)?;
+        let goal = self.live.start.goal.as_str();
+        let uncommitted = self.repo.read_file(&self.live.tip, goal)?.is_none();
+        dotdex::keep(&self.live.worktree, scratch, uncommitted.then_some(goal))?;
         Ok(())
     }
 
@@ -292,22 +304,15 @@ impl Runner<'_> {
     }
 
     /// Turns what the agent reports, and the tree it left, into how the attempt went.
-    fn judge(
-        &mut self,
-        job: &Job,
-        mut attempt: Attempt,
-        outcome: Outcome,
-        duration_ms: u64,
-        transcript: Option<&Transcript>,
-        noticed: Vec<String>,
-    ) -> Tried {
+    fn judge(&mut self, job: &Job, mut attempt: Attempt, outcome: Outcome, seen: Seen) -> Tried {
         match outcome.ended {
             AgentEnded::Stopped => return Tried::Stopped,
             AgentEnded::Quota { until_unix } => return Tried::Quota { until_unix },
             AgentEnded::Failed { failure, detail } => return failed(failure, detail),
             AgentEnded::Finished => {}
         }
-        let given = outcome.answer.unwrap_or(Value::Null);
+        // What an agent says ends up in files that are committed: manifest, learnings, record.
+        let given = redacted(outcome.answer.unwrap_or(Value::Null));
         let checked = match answer::check(job.place.stage.name(), &given) {
             Ok(checked) => checked,
             Err(error) => {
@@ -337,15 +342,14 @@ impl Runner<'_> {
         }
         Tried::Finished(Box::new(Finished {
             attempt,
+            tip_after: seen.tip_after,
             ended_at: now(),
-            duration_ms,
+            duration_ms: seen.duration_ms,
             answer: Some(given),
             assumptions: Vec::new(),
-            steps: transcript
-                .map(|it| it.steps(RECORDED_STEPS))
-                .unwrap_or_default(),
+            steps: seen.steps,
             cycle_outcome: job.cycle_outcome,
-            noticed,
+            noticed: seen.noticed,
             agent_commits: Vec::new(),
             left_out: Vec::new(),
         }))
@@ -478,6 +482,19 @@ fn describe(change: &ProtectChange) -> Option<String> {
             )
         }
     })
+}
+
+/// An answer with its texts redacted.
+fn redacted(answer: Value) -> Value {
+    match answer {
+        Value::String(text) => Value::String(agents::redact::redact(&text)),
+        Value::Array(items) => items.into_iter().map(redacted).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (key, redacted(value)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => answer,
+    }
 }
 
 fn failed(failure: Failure, detail: String) -> Tried {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use gitdb::snapshot::{self, Changed, ChangedKind, Expected, Hooks, Landed, Meanwhile, Sign};
 use gitdb::{Oid, undo};
@@ -127,7 +128,7 @@ impl Runner<'_> {
             self.take_code_back(&run, &done)?;
         }
         for _ in 0..ROUNDS {
-            let judged = self.judge_files()?;
+            let judged = self.judge_files(&base)?;
             if !judged.secrets.is_empty() {
                 return Ok(Committed::Secrets(judged.secrets));
             }
@@ -184,6 +185,16 @@ impl Runner<'_> {
         let label = done.attempt.place().label();
         Ok(match snapshot::meanwhile(&self.repo, &expected)? {
             Meanwhile::Nothing => Ok(start_tip),
+            Meanwhile::Committed { tip, .. }
+                if done.tip_after.as_ref().unwrap_or(&start_tip) == &start_tip =>
+            {
+                // Commits a person made since the agent ended are built upon, never folded.
+                self.live.tip = tip.clone();
+                self.notice(&format!(
+                    "commits made by hand since {label} are kept and built upon"
+                ));
+                Ok(tip)
+            }
             Meanwhile::Committed { tip, commits } => {
                 let ids: Vec<String> = commits.iter().map(Oid::to_string).collect();
                 if done.agent_commits != ids {
@@ -227,18 +238,13 @@ impl Runner<'_> {
             return Ok(());
         };
         self.undo_entry(&format!("the code of {feature} was taken back"), Vec::new())?;
-        let mut keep = vec![
-            std::path::PathBuf::from(".dex"),
-            std::path::PathBuf::from("specs"),
-        ];
-        keep.extend(done.attempt.spec_dir.iter().map(std::path::PathBuf::from));
-        let keep: Vec<&std::path::Path> = keep.iter().map(std::path::PathBuf::as_path).collect();
-        snapshot::restore_tree(&self.repo, &before, &keep)?;
-        Ok(())
+        let mut keep = vec![PathBuf::from(".dex"), PathBuf::from("specs")];
+        keep.extend(done.attempt.spec_dir.iter().map(PathBuf::from));
+        self.restore(&before, &keep)
     }
 
     /// Looks at what would be committed before anything is stored.
-    fn judge_files(&mut self) -> Result<Judged, RunError> {
+    fn judge_files(&mut self, base: &Oid) -> Result<Judged, RunError> {
         let settings = self.live.start.settings.clone();
         let allow: Vec<String> = settings
             .allow
@@ -246,7 +252,7 @@ impl Runner<'_> {
             .chain(&self.live.allow)
             .cloned()
             .collect();
-        let surveyed = snapshot::survey(&self.repo)?;
+        let surveyed = self.survey(base)?;
         let mut judged = Judged {
             exclude: Vec::new(),
             left_out: Vec::new(),
@@ -281,6 +287,24 @@ impl Runner<'_> {
         Ok(judged)
     }
 
+    /// What the stage changed: in the work tree, and in commits of the agent's that are folded.
+    fn survey(&self, base: &Oid) -> Result<Vec<Changed>, RunError> {
+        let mut found = snapshot::survey(&self.repo)?;
+        if *base == self.live.tip {
+            return Ok(found);
+        }
+        let seen: BTreeSet<Vec<u8>> = found.iter().map(|it| it.path.clone()).collect();
+        let folded = snapshot::changes(&self.repo, &self.live.tip, base)?;
+        for change in folded.into_iter().filter(|it| !seen.contains(&it.path)) {
+            let kind = snapshot::kind_at(&self.repo, &change.path)?;
+            found.push(Changed {
+                path: change.path,
+                kind,
+            });
+        }
+        Ok(found)
+    }
+
     /// Left-out files that git does not track become ignored, so that the tree is clean after the
     /// commit; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
     /// what is ignored).
@@ -288,13 +312,15 @@ impl Runner<'_> {
         let mut by_name = Vec::new();
         let mut lines = Vec::new();
         for path in judged.exclude.drain(..) {
-            if self
+            let shown = String::from_utf8_lossy(&path).into_owned();
+            let tracked = self
                 .repo
-                .is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))?
-            {
+                .is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))?;
+            if tracked {
                 by_name.push(path);
-            } else {
-                let shown = String::from_utf8_lossy(&path);
+            }
+            // What only a folded commit tracks is untracked once that is folded.
+            if !tracked || !self.is_in_tip(&shown)? {
                 lines.push(gitdb::Repo::escape_exclude(shown.trim_end_matches('/')));
             }
         }
@@ -310,6 +336,12 @@ impl Runner<'_> {
             .collect();
         judged.exclude.extend(seen);
         Ok(())
+    }
+
+    fn is_in_tip(&self, path: &str) -> Result<bool, RunError> {
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let there = self.repo.list_dir(&self.live.tip, dir)?;
+        Ok(there.iter().any(|it| it == path))
     }
 
     fn secrets_in(&self, changed: &Changed, shown: &str) -> Vec<Secret> {
@@ -495,12 +527,17 @@ fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunErro
     use gitdb::snapshot::SnapshotError as E;
     match &error {
         E::HeadMoved { .. } => Ok(Committed::Pause(PauseReason::HeadMoved, error.to_string())),
+        E::FilterNotAllowed { .. } => Ok(Committed::Pause(
+            PauseReason::CouldNotCommit,
+            format!(
+                "{error}, and only this repository's own configuration names it; `dex init --allow-filters` lets it run"
+            ),
+        )),
         E::BranchMoved { .. }
         | E::IndexBusy
         | E::Unmerged { .. }
         | E::Operation(_)
         | E::Add(_)
-        | E::FilterNotAllowed { .. }
         | E::HookRejected { .. }
         | E::Signing(_) => Ok(Committed::Pause(
             PauseReason::CouldNotCommit,

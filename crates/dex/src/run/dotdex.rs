@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use gitdb::{GitError, Oid, Repo};
 
+use crate::files::manifest::{self, Manifest};
+use crate::files::record::Record;
+use crate::files::state::{self, State};
 use crate::files::store::{self, FileError};
 
 /// Putting back failed.
@@ -47,17 +50,40 @@ struct Kept {
     runs: BTreeMap<String, Signature>,
     /// Everything else: copied.
     copied: BTreeSet<String>,
+    /// Symbolic links: their targets.
+    #[serde(default)]
+    links: BTreeMap<String, PathBuf>,
+    /// The goal file while no commit holds it: an agent that cleans up must not take it along.
+    #[serde(default)]
+    goal: Option<String>,
 }
 
 const LEARNINGS: &str = "learnings.md";
+/// Written by whoever holds the run's lock; never the agent's business, and never worth anything
+/// once that process is gone.
+const LOCK: &str = "state.lock";
+/// The goal's copy.
+const GOAL: &str = "goal-kept";
 
-/// Remembers `.dex/` as it is.
-pub(super) fn keep(root: &Path, scratch: &Path) -> Result<(), PutBackError> {
+/// Remembers `.dex/` as it is, and the goal when it is committed nowhere yet.
+pub(super) fn keep(root: &Path, scratch: &Path, goal: Option<&str>) -> Result<(), PutBackError> {
     let mut kept = Kept::default();
+    if let Some(goal) = goal
+        && let Some(bytes) = store::read(&root.join(goal))?
+    {
+        store::write(scratch, &scratch.join(GOAL), &bytes)?;
+        kept.goal = Some(goal.to_owned());
+    }
     let copies = scratch.join("dex-kept");
     for name in walk(&root.join(".dex"))? {
         let path = root.join(".dex").join(&name);
-        if name.starts_with("runs/") {
+        let meta = std::fs::symlink_metadata(&path).map_err(io_at(&path))?;
+        if meta.is_symlink() {
+            let target = std::fs::read_link(&path).map_err(io_at(&path))?;
+            kept.links.insert(name, target);
+        } else if !meta.is_file() {
+            // A pipe or socket of the user's: reading it might never end.
+        } else if name.starts_with("runs/") {
             kept.runs.insert(name, signature(&path)?);
         } else {
             let bytes = std::fs::read(&path).map_err(io_at(&path))?;
@@ -94,12 +120,20 @@ pub(super) fn put_back(
         noticed.push(".dex was replaced and is put back".to_owned());
     }
     for name in walk(&dir)? {
-        if !kept.runs.contains_key(&name) && !kept.copied.contains(&name) && name != LEARNINGS {
+        if !kept.knows(&name) && name != LEARNINGS {
             move_aside(&dir.join(&name), &aside.join(&name))?;
             noticed.push(format!(
                 ".dex/{name} was made by the agent and is moved aside"
             ));
         }
+    }
+    links_back(&kept, &dir, aside, &mut noticed)?;
+    if let Some(goal) = &kept.goal
+        && std::fs::symlink_metadata(root.join(goal)).is_err()
+    {
+        let before = std::fs::read(scratch.join(GOAL)).map_err(io_at(scratch))?;
+        store::write(root, &root.join(goal), &before)?;
+        noticed.push(format!("{goal} was removed by the agent and is put back"));
     }
     for name in &kept.copied {
         let before = std::fs::read(scratch.join("dex-kept").join(name)).map_err(io_at(scratch))?;
@@ -135,6 +169,68 @@ pub(super) fn put_back(
         }
     }
     Ok(noticed)
+}
+
+impl Kept {
+    fn knows(&self, name: &str) -> bool {
+        self.runs.contains_key(name) || self.copied.contains(name) || self.links.contains_key(name)
+    }
+}
+
+/// Links of the user's stay links to where they pointed; what they point at is not ours.
+fn links_back(
+    kept: &Kept,
+    dir: &Path,
+    aside: &Path,
+    noticed: &mut Vec<String>,
+) -> Result<(), PutBackError> {
+    for (name, target) in &kept.links {
+        let path = dir.join(name);
+        if std::fs::read_link(&path).is_ok_and(|it| it == *target) {
+            continue;
+        }
+        move_aside(&path, &aside.join(name))?;
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(io_at(parent))?;
+        }
+        std::os::unix::fs::symlink(target, &path).map_err(io_at(&path))?;
+        noticed.push(format!(
+            ".dex/{name} was changed by the agent and is put back"
+        ));
+    }
+    Ok(())
+}
+
+/// Moves files of ours aside that cannot be read as what they should be: they are made again from
+/// the commits, and whatever they hold is kept (cases F05, F07). Returns what was moved.
+pub(super) fn bad_files_aside(
+    root: &Path,
+    run_id: &str,
+    aside: &Path,
+) -> Result<Vec<String>, PutBackError> {
+    let record = format!(".dex/runs/{run_id}.json");
+    type Reads = fn(&[u8]) -> bool;
+    let files: [(&str, Reads); 3] = [
+        (state::PATH, |it| State::read(it).is_ok()),
+        (manifest::PATH, |it| Manifest::read(it).is_ok()),
+        (&record, |it| Record::read(it).is_ok()),
+    ];
+    let mut moved = Vec::new();
+    for (name, reads) in files {
+        let path = root.join(name);
+        let bad = match store::read(&path) {
+            Ok(bytes) => bytes.is_some_and(|it| !reads(&it)),
+            Err(_) => true,
+        };
+        if bad {
+            move_aside(&path, &aside.join(name.trim_start_matches(".dex/")))?;
+            moved.push(format!(
+                "{name} cannot be read; it is kept in {} and made again",
+                aside.display()
+            ));
+        }
+    }
+    Ok(moved)
 }
 
 /// The old text with every line that is new in the other one after it; none when the new text
@@ -177,11 +273,17 @@ fn move_aside(from: &Path, to: &Path) -> Result<(), PutBackError> {
     if let Some(parent) = to.parent() {
         std::fs::create_dir_all(parent).map_err(io_at(parent))?;
     }
+    // Something of that name may lie there already, when a file gave way to a directory.
+    let to = &free(to);
     match std::fs::rename(from, to) {
         Ok(()) => Ok(()),
         // The git directory may be on another file system.
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-            if std::fs::symlink_metadata(from).is_ok_and(|it| it.is_file()) {
+            let meta = std::fs::symlink_metadata(from).map_err(io_at(from))?;
+            if meta.is_dir() {
+                return copy_dir_and_remove(from, to);
+            }
+            if meta.is_file() {
                 std::fs::copy(from, to).map_err(io_at(from))?;
             }
             std::fs::remove_file(from).map_err(io_at(from))
@@ -191,6 +293,27 @@ fn move_aside(from: &Path, to: &Path) -> Result<(), PutBackError> {
             source,
         }),
     }
+}
+
+fn free(path: &Path) -> PathBuf {
+    let mut found = path.to_owned();
+    let mut n = 1;
+    while std::fs::symlink_metadata(&found).is_ok() {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{n}"));
+        found = PathBuf::from(name);
+        n += 1;
+    }
+    found
+}
+
+fn copy_dir_and_remove(from: &Path, to: &Path) -> Result<(), PutBackError> {
+    std::fs::create_dir_all(to).map_err(io_at(to))?;
+    for entry in std::fs::read_dir(from).map_err(io_at(from))? {
+        let entry = entry.map_err(io_at(from))?;
+        move_aside(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    std::fs::remove_dir(from).map_err(io_at(from))
 }
 
 fn signature(path: &Path) -> Result<Signature, PutBackError> {
@@ -219,7 +342,7 @@ fn walk(dir: &Path) -> Result<Vec<String>, PutBackError> {
             let rel = rel.join(entry.file_name());
             if kind.is_dir() {
                 todo.push(rel);
-            } else if let Some(name) = rel.to_str() {
+            } else if let Some(name) = rel.to_str().filter(|it| *it != LOCK) {
                 // A name that is no text is none of ours; the snapshot takes it as it is.
                 found.push(name.to_owned());
             }

@@ -82,9 +82,20 @@ pub enum StartError {
     /// Uncommitted work that is not the run's.
     #[error("the work tree has uncommitted changes")]
     Dirty(Vec<String>),
+    /// A sandbox is required, and this version has none.
+    #[error("a sandbox is required and there is none in this version")]
+    NoSandbox,
     /// Commits could not be signed without a prompt.
     #[error("commits cannot be signed without a prompt: {0}")]
     Signing(String),
+    /// A tracked file needs a filter that only this repository's own configuration names.
+    #[error("filter_not_allowed: {driver} is needed for {path}")]
+    FilterNotAllowed {
+        /// The driver.
+        driver: String,
+        /// A path that needs it.
+        path: String,
+    },
     /// Another run works here.
     #[error("another run works in this work tree")]
     Locked(#[source] LockError),
@@ -146,8 +157,15 @@ fn look(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
     if refs::read(repo, names::BLOCKING_BRANCH)?.is_some() {
         return Err(StartError::BlockingBranch);
     }
+    // Said, not passed over: whoever requires walls must not get a run without them.
+    if wanted.settings.sandbox == "required" {
+        return Err(StartError::NoSandbox);
+    }
     writable(&repo.common_dir)?;
     writable(&repo.git_dir)?;
+    if let Some((driver, path)) = gitdb::snapshot::filter_not_allowed(repo)? {
+        return Err(StartError::FilterNotAllowed { driver, path });
+    }
     if let Goal::File(path) = &wanted.goal {
         let there = match &wanted.from {
             Some(fork) => repo.read_file(&fork.commit, path)?.is_some(),
@@ -225,6 +243,9 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
     };
     // Known work trees of runs that ended hard: nothing of theirs may still write here.
     super::end_leftovers(repo, &root);
+    if here.is_some() {
+        super::clear_leftovers(repo)?;
+    }
     let (run_id, branch) = free_name(repo)?;
     let start_commit = wanted.from.as_ref().map_or(&base, |it| &it.commit).clone();
     let worktree = match &wanted.worktree_under {

@@ -198,6 +198,7 @@ impl Runner<'_> {
                 verify: None,
                 decision: None,
             },
+            tip_after: None,
             ended_at: at,
             duration_ms: 0,
             answer: None,

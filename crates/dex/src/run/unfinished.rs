@@ -1,11 +1,18 @@
 //! What to do with a stage that was interrupted half-way: its files are kept as an undo entry
 //! first, whatever is chosen.
 
-use gitdb::{Oid, snapshot, undo};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use gitdb::refs::{self, Applied, Edit, Expect};
+use gitdb::snapshot::{self, ChangedKind, SnapshotError};
+use gitdb::{Oid, undo};
 
 use super::{RunError, Runner, now};
 use crate::element::{self, Ending};
 use crate::files::record::PhaseStatus;
+use crate::files::store::FileError;
 use crate::live::{PauseReason, Work};
 use crate::outcome::MACHINE_FILES;
 
@@ -21,6 +28,7 @@ pub enum Choice {
 impl Runner<'_> {
     /// Settles what stands in the way of going on, as the person chose.
     pub fn settle(&mut self, choice: Choice) -> Result<(), RunError> {
+        super::clear_leftovers(&self.repo)?;
         let moved = self
             .live
             .pause
@@ -62,10 +70,14 @@ impl Runner<'_> {
         };
         match choice {
             Choice::Keep => {
-                self.undo_entry(
-                    &format!("{label} was interrupted; its files were kept"),
-                    Vec::new(),
-                )?;
+                let made = refs::read(&self.repo, &self.live.branch)?;
+                let made = made.filter(|it| *it != self.live.tip);
+                let reason = format!("{label} was interrupted; its files were kept");
+                self.undo_entry(&reason, made.iter().cloned().collect())?;
+                if made.is_some() {
+                    self.take_branch_back()?;
+                    self.notice(&format!("commits made during {label} are folded into it"));
+                }
             }
             Choice::Discard => self.set_aside(&format!("{label} was interrupted"))?,
         }
@@ -84,13 +96,21 @@ impl Runner<'_> {
     }
 
     /// Settles a stage during which HEAD was moved: back onto the branch, with the files as they
-    /// are or as they were.
+    /// are or as they were. A branch that was rewound or deleted goes back to its start tip, so
+    /// that no finished stage is lost.
     fn settle_moved_head(&mut self, choice: Choice) -> Result<(), RunError> {
         let branch = self.live.branch.clone();
-        self.undo_entry("HEAD was put back on the run's branch", Vec::new())?;
+        let found = refs::read(&self.repo, &branch)?;
+        let tips = found.iter().cloned().collect();
+        self.undo_entry("HEAD was put back on the run's branch", tips)?;
+        let ahead = match &found {
+            Some(tip) => self.repo.is_ancestor(&self.live.tip, tip)?,
+            None => false,
+        };
+        if choice == Choice::Discard || !ahead {
+            self.take_branch_back()?;
+        }
         self.repo.point_head_at(&branch, "dex: back to the run")?;
-        self.live.tip = gitdb::refs::read(&self.repo, &branch)?
-            .ok_or_else(|| RunError::BranchGone(branch.clone()))?;
         if choice == Choice::Discard {
             if let Work::AgentFinished(done) = self.live.work.clone() {
                 let mut phase = element::of_finished(&done);
@@ -107,25 +127,81 @@ impl Runner<'_> {
         self.live.write(&self.repo).map_err(RunError::from)
     }
 
+    /// Puts the branch back to where the stage began. Commits made since belong to the stage,
+    /// which is one commit and ours: an agent's own could carry a forged marker. The caller has
+    /// kept them with an undo entry.
+    fn take_branch_back(&self) -> Result<(), RunError> {
+        let name = self.live.branch.clone();
+        let found = refs::read(&self.repo, &name)?;
+        if found.as_ref() == Some(&self.live.tip) {
+            return Ok(());
+        }
+        let edit = Edit::Set {
+            name,
+            expect: found.map_or(Expect::Absent, Expect::At),
+            to: self.live.tip.clone(),
+        };
+        match refs::apply(&self.repo, &[edit], "dex: back to before the stage")? {
+            Applied::Done => Ok(()),
+            Applied::Moved { name, found } => Err(SnapshotError::BranchMoved {
+                branch: name,
+                found,
+            }
+            .into()),
+        }
+    }
+
     /// Keeps the work tree as an undo entry and puts it back to the last finished part of the
     /// stage, or to before the stage.
     pub(super) fn set_aside(&mut self, reason: &str) -> Result<(), RunError> {
         let to = self.live.finished_parts.last().map(|it| it.tree.clone());
         let to = to.unwrap_or_else(|| self.live.tip.clone());
+        let moved = refs::read(&self.repo, &self.live.branch)?.filter(|it| *it != self.live.tip);
         // After `git add -A` nothing differs: there is nothing to keep, and nothing to put back.
-        if self.tree_now()? == self.tree_of(&to)? {
-            return Ok(());
+        let apart = self.apart()?;
+        if moved.is_none() && apart.private.is_empty() {
+            let now = snapshot::work_tree_tree(&self.repo, &apart.leave_out)?;
+            if now == self.repo.tree_of(&to)? {
+                return Ok(());
+            }
         }
-        self.undo_entry(reason, Vec::new())?;
+        self.undo_entry(reason, moved.iter().cloned().collect())?;
+        if moved.is_some() {
+            self.take_branch_back()?;
+        }
         // Before the first commit the goal and the project's own `.dex/` are in no tree yet.
-        let goal = std::path::PathBuf::from(&self.live.start.goal);
-        let first = [goal.as_path(), std::path::Path::new(".dex")];
+        let first = [PathBuf::from(&self.live.start.goal), PathBuf::from(".dex")];
         let start = &self.live.start;
         let begun =
             self.live.tip != start.base_sha && start.forked_from.as_ref() != Some(&self.live.tip);
-        let keep = if begun { &[][..] } else { &first[..] };
-        snapshot::restore_tree(&self.repo, &to, keep)?;
-        Ok(())
+        self.restore(&to, if begun { &[] } else { &first })
+    }
+
+    /// Makes the files equal to a tree, but for `keep`. The caller has made an undo entry. What
+    /// that entry leaves out stays on disk, and a likely secret never becomes an object.
+    pub(super) fn restore(&self, to: &Oid, keep: &[PathBuf]) -> Result<(), RunError> {
+        let apart = self.apart()?;
+        for path in apart
+            .private
+            .iter()
+            .map(|it| Path::new(OsStr::from_bytes(it)))
+        {
+            if keep.iter().any(|it| path.starts_with(it)) {
+                continue;
+            }
+            let full = self.live.worktree.join(path);
+            std::fs::remove_file(&full).map_err(|source| FileError::Io {
+                path: full,
+                what: "removed",
+                source,
+            })?;
+        }
+        let left_out = apart.leave_out.iter();
+        let kept: Vec<&Path> = left_out
+            .map(|it| Path::new(OsStr::from_bytes(it)))
+            .chain(keep.iter().map(PathBuf::as_path))
+            .collect();
+        Ok(snapshot::restore_tree(&self.repo, to, &kept)?)
     }
 
     /// Records the work tree, and `tips` the agent made, as an undo entry. Gives its number and
@@ -135,40 +211,13 @@ impl Runner<'_> {
         reason: &str,
         tips: Vec<Oid>,
     ) -> Result<(u64, Oid), RunError> {
-        let surveyed = snapshot::survey(&self.repo)?;
-        let mut keep = undo::Keep {
+        let apart = self.apart()?;
+        let keep = undo::Keep {
             refs: vec![self.live.branch.clone()],
             tips,
-            private: Vec::new(),
-            leave_out: Vec::new(),
+            private: apart.private,
+            leave_out: apart.leave_out,
         };
-        for changed in surveyed {
-            if MACHINE_FILES.iter().any(|it| it.as_bytes() == changed.path) {
-                keep.leave_out.push(changed.path);
-                continue;
-            }
-            let path = self.live.worktree.join(std::ffi::OsStr::new(
-                std::str::from_utf8(&changed.path).unwrap_or_default(),
-            ));
-            match changed.kind {
-                snapshot::ChangedKind::NestedRepo => keep.leave_out.push(changed.path),
-                snapshot::ChangedKind::File { bytes }
-                    if bytes > self.live.start.settings.max_file_bytes =>
-                {
-                    keep.leave_out.push(changed.path);
-                }
-                snapshot::ChangedKind::File { .. } => {
-                    let shown = String::from_utf8_lossy(&changed.path).into_owned();
-                    let bytes = std::fs::read(&path).unwrap_or_default();
-                    if !agents::redact::find_in_file(&shown, &bytes).is_empty() {
-                        keep.private.push(changed.path);
-                    }
-                }
-                snapshot::ChangedKind::Link
-                | snapshot::ChangedKind::Deleted
-                | snapshot::ChangedKind::Other => {}
-            }
-        }
         gitdb::fault::point("undo.before");
         let at = jiff::Timestamp::now().as_second();
         let entry = undo::record(&self.repo, reason, &keep, at)?;
@@ -178,11 +227,39 @@ impl Runner<'_> {
         Ok((entry.n, tree))
     }
 
-    fn tree_now(&self) -> Result<Oid, RunError> {
-        Ok(snapshot::work_tree_tree(&self.repo, &[])?)
+    /// Looks for changed files that go into no object.
+    fn apart(&self) -> Result<Apart, RunError> {
+        let mut apart = Apart::default();
+        for changed in snapshot::survey(&self.repo)? {
+            if MACHINE_FILES.iter().any(|it| it.as_bytes() == changed.path) {
+                apart.leave_out.push(changed.path);
+                continue;
+            }
+            match changed.kind {
+                ChangedKind::NestedRepo => apart.leave_out.push(changed.path),
+                ChangedKind::File { bytes } if bytes > self.live.start.settings.max_file_bytes => {
+                    apart.leave_out.push(changed.path);
+                }
+                ChangedKind::File { .. } => {
+                    let path = self.live.worktree.join(OsStr::from_bytes(&changed.path));
+                    let shown = String::from_utf8_lossy(&changed.path).into_owned();
+                    let bytes = std::fs::read(&path).unwrap_or_default();
+                    if !agents::redact::find_in_file(&shown, &bytes).is_empty() {
+                        apart.private.push(changed.path);
+                    }
+                }
+                ChangedKind::Link | ChangedKind::Deleted | ChangedKind::Other => {}
+            }
+        }
+        Ok(apart)
     }
+}
 
-    fn tree_of(&self, tree_ish: &Oid) -> Result<Oid, RunError> {
-        Ok(self.repo.tree_of(tree_ish)?)
-    }
+/// Changed paths that go into no object, raw bytes.
+#[derive(Debug, Default)]
+struct Apart {
+    /// Likely secrets: an undo entry keeps them by copy.
+    private: Vec<Vec<u8>>,
+    /// Too large, nested repositories, machine files: they only stay on disk.
+    leave_out: Vec<Vec<u8>>,
 }

@@ -109,7 +109,9 @@ impl Found {
         if lines.len() < 6 || (out.status != Some(0) && inside) {
             return Err(refusal(git, out.status, &out.stderr));
         }
-        let expected = if inside { 7..=8 } else { 6..=6 };
+        // With `core.worktree` there is a work tree though the caller stands outside of it.
+        let has_tree = out.status == Some(0);
+        let expected = if has_tree { 7..=8 } else { 6..=6 };
         let [git_dir, common_dir] = ["--git-dir", "--git-common-dir"];
         let plain = expected.contains(&lines.len()) && std::str::from_utf8(&out.stdout).is_ok();
         let path = |flag: &str, index: usize| -> Result<PathBuf, GitError> {
@@ -118,7 +120,7 @@ impl Found {
             }
             one_path(git, flag)
         };
-        let work_tree = match inside {
+        let work_tree = match has_tree {
             true => Some(path("--show-toplevel", lines.len() - 1)?),
             false => None,
         };
@@ -136,7 +138,7 @@ impl Found {
                 _ => RefFormat::Files,
             },
             shallow: lines[2] == "true",
-            submodule: inside && lines.len() > 7,
+            submodule: has_tree && lines.len() > 7,
         })
     }
 }

@@ -30,6 +30,19 @@ pub(super) fn check_adding(repo: &Repo, exclude: &[Vec<u8>]) -> Result<(), Snaps
     }
 }
 
+/// The first tracked file that needs a filter driver which may not run (driver, path): what a
+/// caller asks before anything is paid for, since no stage that touches it could be committed.
+pub fn filter_not_allowed(repo: &Repo) -> Result<Option<(String, String)>, GitError> {
+    let blanked = repo.settings.blanked_filters();
+    if blanked.is_empty() {
+        return Ok(None);
+    }
+    let raw = repo.git.read(["ls-files", "-z"]).bytes()?;
+    let tracked: Vec<Vec<u8>> = nul_split(&raw).map(<[u8]>::to_vec).collect();
+    let needed = first_needing(repo, &blanked, &tracked, None)?;
+    Ok(needed.map(|it| (it.driver, it.path)))
+}
+
 /// As [`check_adding`], for files that `tree` would write to disk.
 pub(super) fn check_writing(
     repo: &Repo,

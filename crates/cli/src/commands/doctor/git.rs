@@ -12,11 +12,14 @@ use crate::error::Failure;
 /// A lock this old is nobody's any more, most likely.
 const STALE: Duration = Duration::from_secs(60);
 
+/// One look at a repository.
+type Look = fn(&Repo) -> Result<Check, Failure>;
+
 pub(super) fn checks(repo: &Repo) -> Vec<Check> {
     let (major, minor, patch) = repo.version();
     // Opening has refused anything older than the floor.
     let version = format!("git {major}.{minor}.{patch} (2.39 or newer is needed)");
-    let made: [(&'static str, fn(&Repo) -> Result<Check, Failure>); 7] = [
+    let made: [(&'static str, Look); 7] = [
         ("identity", identity),
         ("blocking_branch", blocking_branch),
         ("operation", operation),

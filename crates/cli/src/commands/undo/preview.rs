@@ -13,12 +13,15 @@ use crate::ui::{self, DIM, clean, styled};
 /// More paths than this are counted.
 const SHOWN: usize = 10;
 
+/// Raw paths, sorted.
+type Paths = BTreeSet<Vec<u8>>;
+
 /// What would change.
 pub(super) struct Preview {
     /// Paths whose content goes back.
-    back: BTreeSet<Vec<u8>>,
+    back: Paths,
     /// Paths that are new since then and go away.
-    away: BTreeSet<Vec<u8>>,
+    away: Paths,
     /// Sentences about refs and HEAD.
     refs: Vec<String>,
     /// Paths the entry says nothing about.
@@ -81,14 +84,14 @@ impl Preview {
         }
         if !self.back.is_empty() {
             lines.push(format!(
-                "  {} back to what they held then:",
+                "  back to what it held then ({}):",
                 counted(&self.back)
             ));
             lines.extend(named(&self.back));
         }
         if !self.away.is_empty() {
             lines.push(format!(
-                "  {} that came since go away:",
+                "  taken away, being new since then ({}):",
                 counted(&self.away)
             ));
             lines.extend(named(&self.away));
@@ -113,11 +116,11 @@ impl Preview {
     }
 }
 
-fn counted(paths: &BTreeSet<Vec<u8>>) -> String {
+fn counted(paths: &Paths) -> String {
     ui::count(paths.len(), "file")
 }
 
-fn named(paths: &BTreeSet<Vec<u8>>) -> Vec<String> {
+fn named(paths: &Paths) -> Vec<String> {
     let mut lines: Vec<String> = paths
         .iter()
         .take(SHOWN)
@@ -130,7 +133,7 @@ fn named(paths: &BTreeSet<Vec<u8>>) -> Vec<String> {
 }
 
 /// Paths that differ: to be put back, and to be taken away.
-fn paths(repo: &Repo, tree: &str) -> Result<(BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>), Failure> {
+fn paths(repo: &Repo, tree: &str) -> Result<(Paths, Paths), Failure> {
     let (mut back, mut away) = (BTreeSet::new(), BTreeSet::new());
     let args = [
         "diff",
