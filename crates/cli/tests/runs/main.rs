@@ -12,5 +12,6 @@ mod main_job;
 mod odd;
 mod odd_files;
 mod old_dex;
+mod read_run;
 mod secrets;
 mod support;

@@ -61,6 +61,9 @@ struct Kept {
 const LEARNINGS: &str = "learnings.md";
 /// Files synced at the same time.
 const SYNCED_AT_ONCE: usize = 8;
+/// Written by whoever holds the run's lock; never the agent's business, and never worth anything
+/// once that process is gone.
+const LOCK: &str = "state.lock";
 /// The goal's copy.
 const GOAL: &str = "goal-kept";
 
@@ -370,7 +373,7 @@ fn walk(dir: &Path) -> Result<Vec<String>, PutBackError> {
             let rel = rel.join(entry.file_name());
             if kind.is_dir() {
                 todo.push(rel);
-            } else if let Some(name) = rel.to_str() {
+            } else if let Some(name) = rel.to_str().filter(|it| *it != LOCK) {
                 // A name that is no text is none of ours; the snapshot takes it as it is.
                 found.push(name.to_owned());
             }

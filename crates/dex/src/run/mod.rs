@@ -230,6 +230,7 @@ enum Went {
 impl Runner<'_> {
     /// Works until the run is over or has to stop.
     pub fn go(&mut self) -> Result<Ended, RunError> {
+        clear_leftovers(&self.repo)?;
         let aside = Live::dir(&self.repo, &self.live.run_id).join("put-back");
         for text in dotdex::bad_files_aside(&self.live.worktree, &self.live.run_id, &aside)? {
             self.notice(&text);
@@ -355,6 +356,20 @@ pub fn now() -> String {
 /// A moment as every file of ours keeps it.
 pub fn stamp(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
+}
+
+/// Removes what an earlier, killed `dex` left of a commit or a restore in this work tree: private
+/// indexes, and a lock of git's that is provably ours. The caller holds the run's lock. A commit
+/// that can still be finished keeps its index.
+pub fn clear_leftovers(repo: &Repo) -> Result<(), GitError> {
+    let here = repo.work_tree();
+    let in_this_tree = |it: &Live| Some(it.worktree.as_path()) == here;
+    let mut lives = Live::all(repo).into_iter().flatten().filter(in_this_tree);
+    let prepared = lives.find_map(|it| match it.work {
+        Work::Committing(committing) => Some(committing.prepared),
+        Work::Idle | Work::Started(_) | Work::AgentFinished(_) => None,
+    });
+    gitdb::snapshot::sweep(repo, prepared.as_ref())
 }
 
 /// Ends processes that an earlier, killed `dex` left working in this work tree.

@@ -243,6 +243,9 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
     };
     // Known work trees of runs that ended hard: nothing of theirs may still write here.
     super::end_leftovers(repo, &root);
+    if here.is_some() {
+        super::clear_leftovers(repo)?;
+    }
     let (run_id, branch) = free_name(repo)?;
     let start_commit = wanted.from.as_ref().map_or(&base, |it| &it.commit).clone();
     let worktree = match &wanted.worktree_under {
