@@ -14,6 +14,7 @@ mod odd;
 mod odd_files;
 mod old_dex;
 mod questions;
+mod read_run;
 mod secrets;
 mod starting;
 mod stopping;
