@@ -160,7 +160,7 @@ pub struct Resume {
     #[arg(long, value_name = "CP", conflicts_with_all = ["run", "keep", "discard"])]
     pub from: Option<String>,
     /// A word of advice for the following stages.
-    #[arg(short, long = "message", value_name = "NOTE")]
+    #[arg(short = 'm', long = "message", value_name = "NOTE")]
     pub note: Option<String>,
     /// Dollars the whole run may cost from now on.
     #[arg(long, value_name = "USD")]

@@ -189,6 +189,10 @@ fn start(error: &StartError) -> Failure {
                 .to_owned(),
         ),
         StartError::Dirty(paths) => (Exit::Moved, dirty_hint(paths)),
+        StartError::NoSandbox => (
+            Exit::Usage,
+            "To run with limits but without walls, type `dex config sandbox auto`.".to_owned(),
+        ),
         StartError::Signing(_) => (
             Exit::Usage,
             "Unlock the key first, or type `dex config sign never` to leave stage commits unsigned."

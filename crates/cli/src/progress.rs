@@ -2,10 +2,11 @@
 //! action under it.
 
 use std::io::IsTerminal as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dex::answer::Question;
 use dex::run::{Event, Observer, Reply};
+use dex::stage::Stage;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::ui::{self, BAD, DIM, GOOD, NAME, WARN, clean, cut, styled};
@@ -13,9 +14,20 @@ use crate::ui::{self, BAD, DIM, GOOD, NAME, WARN, clean, cut, styled};
 /// Shows a run on standard error and asks at the terminal.
 pub struct Live {
     spinner: Option<ProgressBar>,
-    began: Instant,
+    /// Of the attempt at work.
     cost_micro: Option<u64>,
-    person_left: bool,
+    person: Person,
+}
+
+/// Whether somebody is there to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Person {
+    /// At the terminal.
+    Here,
+    /// They said that the rest is decided for them, or were told that they can leave.
+    Left,
+    /// Nobody was there from the start.
+    Nobody,
 }
 
 impl std::fmt::Debug for Live {
@@ -24,15 +36,9 @@ impl std::fmt::Debug for Live {
     }
 }
 
-impl Default for Live {
-    fn default() -> Self {
-        Live::new()
-    }
-}
-
 impl Live {
     /// Ready to show.
-    pub fn new() -> Live {
+    pub fn new(person: Person) -> Live {
         let spinner = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
             let style = ProgressStyle::with_template("  {spinner} {elapsed} {wide_msg}")
@@ -42,9 +48,8 @@ impl Live {
         });
         Live {
             spinner,
-            began: Instant::now(),
             cost_micro: None,
-            person_left: false,
+            person,
         }
     }
 
@@ -57,7 +62,10 @@ impl Live {
 
     fn doing(&self, text: &str) {
         if let Some(bar) = &self.spinner {
-            bar.set_message(cut(&clean(text), 100));
+            let spent = self
+                .cost_micro
+                .map_or(String::new(), |it| format!("{} · ", ui::money(Some(it))));
+            bar.set_message(cut(&format!("{spent}{}", clean(text)), 100));
         }
     }
 
@@ -78,7 +86,14 @@ impl Observer for Live {
                 feature,
                 ..
             } => {
-                self.began = Instant::now();
+                self.cost_micro = None;
+                if place.stage == Stage::Constitution && self.person == Person::Here {
+                    self.person = Person::Left;
+                    self.line(&styled(
+                        DIM,
+                        "    that was the last question: you can leave now",
+                    ));
+                }
                 if let Some(bar) = &self.spinner {
                     bar.reset_elapsed();
                     bar.enable_steady_tick(Duration::from_millis(120));
@@ -167,7 +182,7 @@ impl Observer for Live {
     }
 
     fn ask(&mut self, question: &Question) -> Reply {
-        if self.person_left {
+        if self.person != Person::Here {
             return Reply::Nobody;
         }
         if let Some(bar) = &self.spinner {
@@ -196,7 +211,7 @@ impl Observer for Live {
             None => Reply::Nobody,
             Some(line) if line.is_empty() => Reply::Nobody,
             Some(line) if line == "leave" => {
-                self.person_left = true;
+                self.person = Person::Left;
                 Reply::Nobody
             }
             Some(line) => Reply::Answer(choice(question, &line)),

@@ -210,6 +210,51 @@ impl Drop for Awake {
     }
 }
 
+/// How long the user's `notify` program may take.
+const NOTIFY: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Tells the user's own program that a run ended, stopped or asks. It is theirs, so it gets their
+/// whole environment; what comes of it changes nothing about the run.
+pub fn notify(
+    settings: &Settings,
+    run_id: &str,
+    ended: &Result<dex::run::Ended, dex::run::RunError>,
+) {
+    let Some((program, arguments)) = settings.notify.as_deref().and_then(<[String]>::split_first)
+    else {
+        return;
+    };
+    let (status, reason, text) = match ended {
+        Ok(dex::run::Ended::Completed(_)) => ("completed", "", "every feature is settled".into()),
+        Ok(dex::run::Ended::Paused(pause, _)) => ("paused", pause.reason.name(), pause.why.clone()),
+        Err(error) => ("failed", "", error.to_string()),
+    };
+    let started = std::process::Command::new(program)
+        .args(arguments)
+        .env("DEX_RUN_ID", run_id)
+        .env("DEX_STATUS", status)
+        .env("DEX_REASON", reason)
+        .env("DEX_TEXT", text)
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let Ok(mut child) = started else {
+        crate::ui::talk(format!("the notify program {program} could not be started"));
+        return;
+    };
+    let began = std::time::Instant::now();
+    while began.elapsed() < NOTIFY {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(std::time::Duration::from_millis(20)),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    // Ours, and too slow: nothing waits for it.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
 /// A commit's time for people and JSON, UTC.
 pub fn rfc3339(unix: i64) -> String {
     let at = jiff::Timestamp::from_second(unix);

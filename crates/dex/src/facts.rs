@@ -18,6 +18,9 @@ use crate::stage::Stage;
 /// More commits than this are not read for one run.
 pub const MAX_COMMITS: usize = 20_000;
 
+/// Forks of forks beyond this many are not followed back.
+const MAX_FORKS: usize = 32;
+
 /// A run could not be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum FactsError {
@@ -171,7 +174,7 @@ pub fn read(repo: &Repo, known: &Known) -> Result<Facts, FactsError> {
         facts.running = lock::holder(&live.worktree, &live.git_dir)
             .filter(|it| it.run_id.as_deref().is_none_or(|id| id == live.run_id))
             .map(|it| it.pid);
-        facts.checked_out = checked_out(live);
+        facts.checked_out = checked_out(repo, live);
         if facts.checked_out == Some(true) {
             facts.state_on_disk = on_disk(&live.worktree.join(".dex/state.json"));
         }
@@ -241,6 +244,14 @@ fn at_tip(
         files.push(repo.read_file(tip, &record(&state.run_id))?);
     }
     facts.record = parsed(files.get(2).cloned().flatten(), Record::read);
+    let parent = live.and_then(|it| it.start.parent_run_id.clone());
+    let mut parent = parent.or(facts.record.got().and_then(|it| it.parent_run_id.clone()));
+    for _ in 0..MAX_FORKS {
+        let Some(id) = parent.take() else { break };
+        let read = parsed(repo.read_file(tip, &record(&id))?, Record::read);
+        parent = read.got().and_then(|it| it.parent_run_id.clone());
+        facts.parents.push(read);
+    }
     let base = base(repo, tip, live, facts)?;
     facts.commits = repo.first_parents(tip, base.as_ref(), MAX_COMMITS)?;
     Ok(())
@@ -288,20 +299,12 @@ fn on_disk(path: &Path) -> Read<State> {
 }
 
 /// Whether the run's work tree is on its branch; none when that work tree is not there.
-fn checked_out(live: &Live) -> Option<bool> {
-    let head = std::fs::read_to_string(live.git_dir.join("HEAD")).ok()?;
-    match head.trim_end().strip_prefix("ref: ") {
-        // Reftable keeps HEAD elsewhere and a placeholder here.
-        Some("refs/heads/.invalid") => {
-            let repo = Repo::open(&live.worktree).ok()?;
-            match repo.head().ok()? {
-                Head::Branch { name, .. } => Some(name == live.branch),
-                Head::Detached(_) => Some(false),
-            }
-        }
-        Some(name) => Some(name == live.branch),
-        None => Some(false),
-    }
+fn checked_out(repo: &Repo, live: &Live) -> Option<bool> {
+    let there = live.git_dir.join("HEAD").symlink_metadata().is_ok();
+    let branch = there
+        .then(|| repo.branch_at(&live.git_dir).ok())
+        .flatten()?;
+    Some(branch.as_ref() == Some(&live.branch))
 }
 
 /// What a name like `plan:2`, `verify:2#1`, `RUN@plan:2` or a revision stands for.

@@ -3,7 +3,6 @@
 use crate::files::manifest::{Feature, Status as FeatureStatus};
 use crate::files::record::{CycleOutcome, Decision, Phase, PhaseStatus};
 use crate::live::{PauseReason, Settings};
-use crate::progress;
 use crate::reconcile::Reconciled;
 use crate::stage::{Place, Stage};
 
@@ -15,6 +14,8 @@ pub const MAX_REPLAN_FAILURES: u32 = 3;
 pub const MAX_IMPL_FAILURES: u32 = 3;
 /// Attempts at a once-per-run stage before the run stops.
 pub const MAX_ONCE_ATTEMPTS: u32 = 2;
+/// Attempts at asking an agent how to go on with a feature before it is simply gone on with.
+pub const MAX_GAP_ATTEMPTS: u32 = 2;
 
 /// The next step of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,9 +69,23 @@ pub fn next(run: &Reconciled, settings: &Settings) -> Next {
     if run.progress.has(Stage::Completion) {
         return Next::Over;
     }
-    if let Some(stop) = budget(run, settings) {
-        return stop;
+    let next = decide(run, settings);
+    // What costs nothing is done all the same: a run whose last dollar bought its last stage is
+    // over, and a cycle whose agent failed is closed.
+    let free = match &next {
+        Next::Complete | Next::Over | Next::Stop { .. } => true,
+        Next::Stage(step) => match step.how {
+            How::Close { with_agent, .. } => !with_agent,
+            How::Agent | How::Decided(_) => false,
+        },
+    };
+    if free {
+        return next;
     }
+    budget(run, settings).unwrap_or(next)
+}
+
+fn decide(run: &Reconciled, settings: &Settings) -> Next {
     for stage in ONCE {
         if !run.progress.has(stage) {
             return once(run, stage);
@@ -190,16 +205,35 @@ fn gap(run: &Reconciled, feature: &Feature, cycle: u32) -> (How, String) {
                 feature.title
             ),
         ),
+        // There is no plan to go on with, so there is nothing to ask.
+        (Some(_), _)
+            if finished(run, feature, Stage::Specify) && !finished(run, feature, Stage::Tasks) =>
+        {
+            (
+                How::Decided(Decision::ReplanFeature),
+                format!("{} is specified and not planned", feature.title),
+            )
+        }
         // The second try at asking failed too: going on with what is there is always possible.
-        (Some(_), _) if failures_since_commit(run, Stage::GapAnalysis, cycle) > 0 => (
-            How::Decided(Decision::ResumeFeature),
-            "the agent could not decide".to_owned(),
-        ),
+        (Some(_), _)
+            if failures_since_commit(run, Stage::GapAnalysis, cycle) >= MAX_GAP_ATTEMPTS =>
+        {
+            (
+                How::Decided(Decision::ResumeFeature),
+                "the agent could not decide".to_owned(),
+            )
+        }
         (Some(_), _) => (
             How::Agent,
             format!("{} is begun and not finished", feature.title),
         ),
     }
+}
+
+/// Whether a stage of a feature finished in any cycle.
+fn finished(run: &Reconciled, feature: &Feature, stage: Stage) -> bool {
+    let mut done = run.progress.done.iter();
+    done.any(|it| it.place.stage == stage && it.place.feature == feature.slug)
 }
 
 fn in_cycle(run: &Reconciled, cycle: u32, settings: &Settings) -> Next {
@@ -228,9 +262,9 @@ fn in_cycle(run: &Reconciled, cycle: u32, settings: &Settings) -> Next {
 
 /// The stage after `last` in a cycle.
 fn following(run: &Reconciled, cycle: u32, last: Stage, settings: &Settings) -> Stage {
-    let verified = progress::last_verify(&run.phases, cycle);
+    let verified = run.last_verify(cycle);
     match last {
-        Stage::GapAnalysis => match progress::decision(&run.phases, cycle) {
+        Stage::GapAnalysis => match run.decision(cycle) {
             Some(Decision::ReplanFeature) => Stage::Plan,
             Some(Decision::ResumeFeature) => Stage::Implement,
             Some(Decision::NextFeature) | None => Stage::Specify,
@@ -269,7 +303,7 @@ fn close(
     failed: Option<Stage>,
 ) -> (How, String) {
     let Some(stage) = failed else {
-        let passed = progress::last_verify(&run.phases, cycle).is_some_and(|it| it.passed);
+        let passed = run.last_verify(cycle).is_some_and(|it| it.passed);
         let retry = failures_since_commit(run, Stage::Learnings, cycle) == 0;
         return if passed {
             (

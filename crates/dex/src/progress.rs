@@ -31,6 +31,9 @@ pub struct Progress {
     pub done: Vec<Finished>,
     /// Stage commits that a later commit reverted.
     pub reverted: Vec<Finished>,
+    /// Stage commits that repeat one that counts, as a cherry-pick or a rebase makes them (case
+    /// B10). They are ordinary commits with a familiar message.
+    pub copies: Vec<Finished>,
     /// Commits of the run's branch that are no stage commits, newest first.
     pub by_hand: Vec<Oid>,
     /// Number of cycles with a `learnings` commit.
@@ -44,6 +47,7 @@ impl Progress {
         let mut progress = Progress {
             done: Vec::new(),
             reverted: Vec::new(),
+            copies: Vec::new(),
             by_hand: Vec::new(),
             cycles_completed: 0,
         };
@@ -60,6 +64,8 @@ impl Progress {
                     };
                     if undone.contains(commit.oid.as_str()) {
                         progress.reverted.push(finished);
+                    } else if progress.is_copy(&finished.place) {
+                        progress.copies.push(finished);
                     } else {
                         progress.done.push(finished);
                     }
@@ -75,6 +81,14 @@ impl Progress {
             .collect();
         progress.cycles_completed = cycles.len() as u32;
         progress
+    }
+
+    /// Whether a stage that comes after those in `done` can only be a copy: its cycle is closed,
+    /// or it finished before and is none that a cycle repeats.
+    fn is_copy(&self, place: &Place) -> bool {
+        let closed = place.stage.in_cycle() && self.count(Stage::Learnings, place.cycle) > 0;
+        let repeats = matches!(place.stage, Stage::Verify | Stage::ImplementFix);
+        closed || (!repeats && self.count(place.stage, place.cycle) > 0)
     }
 
     /// The newest finished stage.
@@ -204,7 +218,12 @@ pub fn outcomes(phases: &[Phase], forgiven: u32) -> Outcomes {
                         count.impl_failures += 1
                     }
                 }
-                if cycle > forgiven {
+                // A feature given up after several tries settles them: the next one starts anew.
+                // One that could not even be specified is a failure like any other, or a broken
+                // agent would skip through the whole manifest.
+                if outcome == CycleOutcome::Skipped && in_plan {
+                    result.consecutive_failures = 0;
+                } else if cycle > forgiven {
                     result.consecutive_failures += 1;
                 }
                 result.last_failed_in_verify =

@@ -10,7 +10,7 @@ use gitdb::repo::Commit;
 
 use crate::element;
 use crate::files::manifest::{Feature, Manifest, Status as FeatureStatus};
-use crate::files::record::{CycleOutcome, Phase, PhaseStatus, Record};
+use crate::files::record::{CycleOutcome, Decision, Phase, PhaseStatus, Record, Verify};
 use crate::files::state::State;
 use crate::live::{Live, Pause, Question, Work};
 use crate::progress::{self, Outcomes, Progress};
@@ -29,6 +29,8 @@ pub struct Facts {
     pub commits: Vec<Commit>,
     /// The record at the tip, or why it could not be read.
     pub record: Read<Record>,
+    /// The records at the tip of the run this one was forked from, of that one's, and so on.
+    pub parents: Vec<Read<Record>>,
     /// The manifest at the tip.
     pub manifest: Read<Manifest>,
     /// The state at the tip.
@@ -86,6 +88,11 @@ pub struct Reconciled {
     pub phases: Vec<Phase>,
     /// How many of `phases` are in the committed record.
     pub committed_phases: usize,
+    /// Attempts of the run it was forked from, up to the fork. They say how inherited stages
+    /// went; their cost is that run's.
+    pub inherited: Vec<Phase>,
+    /// It waits for a quota until then, RFC 3339.
+    pub quota_until: Option<String>,
     /// Micro-dollars spent; none when nothing reported any.
     pub cost_micro: Option<u64>,
     /// Milliseconds worked.
@@ -164,6 +171,20 @@ pub struct Difference {
     pub text: String,
 }
 
+impl Reconciled {
+    /// The newest verify result of a cycle, also an inherited one.
+    pub fn last_verify(&self, cycle: u32) -> Option<&Verify> {
+        progress::last_verify(&self.phases, cycle)
+            .or_else(|| progress::last_verify(&self.inherited, cycle))
+    }
+
+    /// What gap analysis decided for a cycle, also for an inherited one.
+    pub fn decision(&self, cycle: u32) -> Option<Decision> {
+        progress::decision(&self.phases, cycle)
+            .or_else(|| progress::decision(&self.inherited, cycle))
+    }
+}
+
 /// Settles everything that was read about a run.
 pub fn reconcile(facts: &Facts) -> Reconciled {
     let progress = Progress::read(&facts.commits);
@@ -195,6 +216,8 @@ pub fn reconcile(facts: &Facts) -> Reconciled {
         cost_micro: progress::cost_micro(&all),
         duration_ms: progress::duration_ms(&all),
         committed_phases: committed.len(),
+        inherited: inherited(facts),
+        quota_until: live.and_then(|it| it.quota_until.clone()),
         unfinished: unfinished(live),
         pause: live.and_then(|it| it.pause.clone()),
         question: live.and_then(|it| it.question.clone()),
@@ -229,6 +252,15 @@ pub fn reconcile(facts: &Facts) -> Reconciled {
     };
     result.differences = differences(facts, &result);
     result
+}
+
+/// The attempts of the runs this one was forked from, oldest first.
+fn inherited(facts: &Facts) -> Vec<Phase> {
+    let parents = facts.parents.iter().rev();
+    parents
+        .flat_map(|it| progress::phases(it.got()))
+        .cloned()
+        .collect()
 }
 
 /// The attempt at work as an element of the record: running while a process works on it,
@@ -363,6 +395,16 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
             ),
         );
     }
+    for copy in &run.progress.copies {
+        say(
+            "stage_copied",
+            format!(
+                "{} repeats {}, as a cherry-pick does; it counts as an ordinary commit",
+                copy.commit.short(),
+                copy.place.label()
+            ),
+        );
+    }
     for (name, problem) in [
         ("record", bad(&facts.record)),
         ("manifest", bad(&facts.manifest)),
@@ -408,7 +450,7 @@ fn bad<T>(read: &Read<T>) -> Option<&str> {
 fn missing_records(run: &Reconciled, say: &mut impl FnMut(&'static str, String)) {
     let committed = &run.phases[..run.committed_phases];
     let recorded = |place: &Place| {
-        committed.iter().any(|it| {
+        committed.iter().chain(&run.inherited).any(|it| {
             it.stage.as_deref() == Some(place.stage.name())
                 && it.cycle.unwrap_or(0) == place.cycle
                 && it.status == PhaseStatus::Completed

@@ -16,7 +16,7 @@ mod meta;
 mod raw;
 mod state;
 
-pub use apply::{redo, undo};
+pub use apply::{newest_to_redo, newest_to_undo, redo, undo};
 use entry::Recipe;
 
 /// The oldest entries are dropped beyond this many.
@@ -54,6 +54,9 @@ pub enum EntryKind {
     },
     /// A redo: it takes the redone operation back again.
     Redone,
+    /// What a crash in the middle of an undo left, kept in case somebody edited it since. Never
+    /// taken back by itself, only by its number.
+    Interrupted,
 }
 
 /// Why nothing was undone.

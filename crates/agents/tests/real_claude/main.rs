@@ -1,9 +1,7 @@
 //! The real Claude Code CLI, through our adapter, against the fake model on loopback.
 //!
-//! Everything is hermetic: a home of its own, a dummy key, no network but loopback. The CLI is
-//! installed once under `target/agents/` by `install-claude.sh`. With `DEX_TESTS_OFFLINE=1` each
-//! test says that it was left out; otherwise a missing npm is a failure. `DEX_TEST_CLAUDE=<path>`
-//! tests another installed version instead.
+//! Everything is hermetic: a home of its own, a dummy key, no network but loopback. How the
+//! CLI gets here, and how to leave these tests out: `testkit::real_claude`.
 
 mod world;
 

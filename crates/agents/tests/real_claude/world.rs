@@ -3,53 +3,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use agents::claude::Claude;
 use agents::{Agent, Ended, Event, Failure, Limits, Outcome, Request, Stop, ToolSurface};
 use testkit::crash::survivors;
 use testkit::fake_model::{FakeModel, Turn};
+use testkit::real_claude;
 
 const MARK: &str = "DEX_TEST_MARK";
-
-/// The pinned CLI; none when the tests that need the network are left out.
-#[expect(clippy::print_stdout, reason = "a test that did not run must say so")]
-fn program() -> Option<&'static Path> {
-    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    if std::env::var_os("DEX_TESTS_OFFLINE").is_some_and(|it| it == "1") {
-        println!("left out: needs Claude Code from npm, and DEX_TESTS_OFFLINE is set");
-        return None;
-    }
-    let program = PROGRAM.get_or_init(|| {
-        if let Some(other) = std::env::var_os("DEX_TEST_CLAUDE") {
-            return Ok(PathBuf::from(other));
-        }
-        let test = std::env::current_exe().expect("ourselves");
-        // target/debug/deps/real_claude-…
-        let target = test.ancestors().nth(3).expect("a target directory");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install-claude.sh");
-        let output = Command::new("sh")
-            .arg(script)
-            .arg(target.join("agents"))
-            .output()
-            .map_err(|error| error.to_string())?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if output.status.success() {
-            Ok(PathBuf::from(text(&output.stdout)))
-        } else {
-            Err(text(&output.stderr))
-        }
-    });
-    match program {
-        Ok(program) => Some(program),
-        Err(error) => panic!(
-            "Claude Code could not be installed for this test: {error}\n\
-             (DEX_TESTS_OFFLINE=1 leaves the tests that need it out)"
-        ),
-    }
-}
 
 /// A work tree, a home and a scratch directory, and the model to talk to.
 pub(crate) struct World {
@@ -76,7 +38,7 @@ impl World {
     }
 
     pub(crate) fn start(model: impl FnOnce(&Path) -> FakeModel) -> Option<World> {
-        let program = program()?;
+        let program = real_claude::program()?;
         let root = tempfile::tempdir().expect("a directory");
         for name in ["work", "home", "tmp", "attempts/1"] {
             std::fs::create_dir_all(root.path().join(name)).expect("directories");

@@ -74,8 +74,13 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         Some(live) => live,
         None => setup::revive(&repo, &facts, &reconciled, settings(&repo)?)?,
     };
-    let repo = in_its_work_tree(repo, &live)?;
+    let mut repo = in_its_work_tree(repo, &live)?;
+    if !live.set_up && repo.work_tree() != Some(live.worktree.as_path()) {
+        // Its own work tree was never made; only in there is a lock of its own.
+        repo = setup::put_in_place(&repo, &mut live)?;
+    }
     let root = session::root(&repo)?.to_owned();
+    dex::run::forget_stop(&repo, &live.run_id);
     let lock = RunLock::acquire(&root, &repo.git_dir)?;
     // Read again under the lock: the process that held it may have moved on.
     if let Some(newer) = Live::read(&repo, &live.run_id)? {
@@ -88,7 +93,7 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
     }
     let choice = choice(args, &live)?;
     if !live.set_up {
-        setup::put_in_place(&repo, &mut live)?;
+        repo = setup::put_in_place(&repo, &mut live)?;
     }
     let agent = session::agent(&repo, &live.start.settings, session::script_speed())?;
     run::check_agent(agent.as_ref())?;
@@ -111,7 +116,10 @@ fn settings(repo: &Repo) -> Result<dex::live::Settings, Failure> {
 
 /// The repository as seen from the run's own work tree.
 fn in_its_work_tree(repo: Repo, live: &Live) -> Result<Repo, Failure> {
-    if repo.work_tree() == Some(live.worktree.as_path()) || !live.set_up {
+    if repo.work_tree() == Some(live.worktree.as_path()) {
+        return Ok(repo);
+    }
+    if !live.set_up && !live.worktree.join(".git").exists() {
         return Ok(repo);
     }
     if !live.worktree.is_dir() {
@@ -259,7 +267,7 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     ));
     if args.detach {
         drop(lock);
-        return run::detach(&repo, &live, &[]);
+        return run::detach(&repo, &live, &run::steps(args.step));
     }
     run::carry_out(
         repo,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use agents::Availability;
 use dex::config::Flags;
+use dex::files::lock::RunLock;
 use dex::live::{Live, Pause, PauseReason};
 use dex::outcome::Verdict;
 use dex::run::setup::{self, Goal, Wanted};
@@ -16,9 +17,12 @@ use crate::args;
 use crate::commands::report;
 use crate::error::Failure;
 use crate::exit::Exit;
-use crate::progress;
+use crate::progress::{self, Person};
 use crate::session;
 use crate::ui::{self, BOLD, NAME, styled};
+
+/// How long a run in the background may take to take over.
+const BACKGROUND_START: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Longest goal taken from standard input or the command line, bytes.
 const MAX_GOAL: u64 = 1 << 20;
@@ -81,7 +85,7 @@ pub fn start_and_carry_out(dir: &Path, args: &args::Run, pace: Pace) -> Result<E
     }
     if args.detach {
         drop(lock);
-        return detach(&repo, &live, &[]);
+        return detach(&repo, &live, &steps(args.step));
     }
     if pace.person {
         ui::talk("Clarification questions come first; after them you can leave.");
@@ -176,6 +180,10 @@ fn save(repo: &Repo, wanted: &Wanted) -> Result<(), Failure> {
         ..wanted.clone()
     };
     setup::check(repo, &probe)?;
+    let root = session::root(repo)?;
+    // Never while a run is at work here: its half-done stage is not the user's to save.
+    let _lock = RunLock::acquire(root, &repo.git_dir)
+        .map_err(|it| Failure::from(setup::StartError::Locked(it)))?;
     if setup::dirty(repo, &wanted.goal)?.is_empty() {
         return Ok(());
     }
@@ -231,7 +239,7 @@ pub struct Sitting {
 pub fn carry_out(
     repo: Repo,
     live: Live,
-    lock: dex::files::lock::RunLock,
+    lock: RunLock,
     agent: Box<dyn agents::Agent>,
     sitting: Sitting,
 ) -> Result<Exit, Failure> {
@@ -239,7 +247,9 @@ pub fn carry_out(
     let signals = register_signals(&control)?;
     let watch = Watch::start(&repo, &live.run_id, control.clone());
     let run_id = live.run_id.clone();
-    let mut observer = progress::Live::new();
+    let settings = live.start.settings.clone();
+    let person = sitting.person && !sitting.detached;
+    let mut observer = progress::Live::new(if person { Person::Here } else { Person::Nobody });
     let mut lock = lock;
     lock.set_run(&run_id)?;
     let mut runner = Runner {
@@ -248,7 +258,7 @@ pub fn carry_out(
         agent,
         observer: &mut observer,
         control: control.clone(),
-        person: sitting.person && !sitting.detached,
+        person,
         lock,
         spent_committed: 0,
         committed: None,
@@ -256,6 +266,7 @@ pub fn carry_out(
     let awake = sitting.detached.then(crate::session::stay_awake);
     let settled = sitting.choice.map_or(Ok(()), |it| runner.settle(it));
     let ended = settled.and_then(|()| runner.go());
+    let question = runner.live.question.is_some();
     drop(runner);
     drop(awake);
     drop(watch);
@@ -264,12 +275,13 @@ pub fn carry_out(
     });
     observer.end();
     let signal = control.signal.load(std::sync::atomic::Ordering::SeqCst);
+    session::notify(&settings, &run_id, &ended);
     let ended = ended?;
     report::after_run(&repo, &run_id)?;
     Ok(match &ended {
         Ended::Completed(verdict) => of_verdict(*verdict),
         Ended::Paused(pause, verdict) => {
-            explain(pause);
+            explain(pause, question);
             of_pause(pause, *verdict, signal)
         }
     })
@@ -323,7 +335,8 @@ fn of_pause(pause: &Pause, verdict: Verdict, signal: usize) -> Exit {
     }
 }
 
-fn explain(pause: &Pause) {
+/// `question`: whether it is a question that waits, and not a file.
+fn explain(pause: &Pause, question: bool) {
     ui::talk(format!(
         "{} ({}): {}",
         styled(BOLD, "paused"),
@@ -337,7 +350,9 @@ fn explain(pause: &Pause) {
         PauseReason::ConsecutiveFailures => {
             "dex log, then dex resume -m \"what to do differently\""
         }
-        PauseReason::NeedsInput => "dex answer, then dex resume",
+        PauseReason::NeedsInput if question => "dex answer, then dex resume",
+        PauseReason::NeedsInput => "mend the files or name them with dex resume --allow PATH",
+
         PauseReason::HeadMoved => "dex resume --keep or dex resume --discard",
         PauseReason::AgentLeftOperation => "git status, then dex resume",
         PauseReason::QuotaExhausted => "dex resume, once the quota is back",
@@ -345,6 +360,15 @@ fn explain(pause: &Pause) {
         PauseReason::CouldNotCommit => "mend what is named above, then dex resume",
     };
     ui::talk(format!("{} {next}", styled(NAME.bold(), "next:")));
+}
+
+/// The words for the process in the background: whether it pauses after every stage.
+pub fn steps(step: bool) -> Vec<String> {
+    if step {
+        vec!["--step".to_owned()]
+    } else {
+        Vec::new()
+    }
 }
 
 /// Goes on in the background, in a session of its own, with a log.
@@ -357,7 +381,7 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
         .append(true)
         .open(&log)?;
     let err = out.try_clone()?;
-    let child = std::process::Command::new(std::env::current_exe()?)
+    let mut child = std::process::Command::new(std::env::current_exe()?)
         .arg("-C")
         .arg(&live.worktree)
         .args(["--color", "never", "resume", &live.run_id, "--detached"])
@@ -367,6 +391,18 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
         .stdout(out)
         .stderr(err)
         .spawn()?;
+    let began = std::time::Instant::now();
+    // Told only once it is true, so that the next command finds it running (case K04).
+    while began.elapsed() < BACKGROUND_START {
+        if let Some(status) = child.try_wait()? {
+            return ended_at_once(repo, live, status, &log);
+        }
+        let holder = RunLock::holder(&live.worktree, &live.git_dir);
+        if holder.is_some_and(|it| it.pid == child.id() && it.run_id.is_some()) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     ui::talk(format!(
         "it goes on in the background (process {}); its log is {}",
         child.id(),
@@ -377,4 +413,27 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
         short(live)
     ));
     Ok(Exit::Done)
+}
+
+/// The process in the background is gone already: it was quick, or could not start.
+fn ended_at_once(
+    repo: &Repo,
+    live: &Live,
+    status: std::process::ExitStatus,
+    log: &Path,
+) -> Result<Exit, Failure> {
+    let known = dex::facts::find(repo, Some(&live.run_id))?;
+    let run = dex::facts::read_run(repo, &known)?;
+    let over = run.status == dex::reconcile::RunStatus::Completed;
+    if status.success() || over || run.pause.is_some() {
+        ui::talk(format!(
+            "it has ended already; see it with `dex report`, its log is {}",
+            log.display()
+        ));
+        return Ok(Exit::Done);
+    }
+    Err(
+        Failure::new(Exit::Failed, "the process in the background ended at once")
+            .hint(format!("Its log says why: {}.", log.display())),
+    )
 }

@@ -60,7 +60,13 @@ fn watch(repo: &Repo, known: &facts::Known) -> Result<Exit, Failure> {
             ));
         }
         shown = Some(done);
-        if let Unfinished::HalfDone(place) = &run.unfinished {
+        if let Some(until) = waiting(&run) {
+            let now = format!("waiting for the account's quota, until {until}");
+            if now != doing {
+                ui::talk(styled(DIM, format!("… {now}")));
+                doing = now;
+            }
+        } else if let Unfinished::HalfDone(place) = &run.unfinished {
             let now = format!("{} · {}", place.label(), ui::money(run.cost_micro));
             if now != doing {
                 ui::talk(styled(DIM, format!("… {now}")));
@@ -86,12 +92,18 @@ pub fn show(run: &Reconciled) {
     };
     ui::out(format!("{} {state}", styled(NAME.bold(), branch)));
     if let Some(pause) = &run.pause
-        && run.status != RunStatus::Completed
+        && matches!(run.status, RunStatus::Paused | RunStatus::NeedsInput)
     {
         ui::out(format!(
             "  because {}: {}",
             pause.reason.name(),
             clean(&pause.why)
+        ));
+    }
+    if let Some(until) = waiting(run) {
+        ui::out(styled(
+            WARN,
+            format!("  waiting      for the account's quota, until {until}"),
         ));
     }
     if let Some(last) = run.progress.last() {
@@ -156,6 +168,12 @@ pub fn show(run: &Reconciled) {
     }
 }
 
+/// Until when it waits for a quota; a process that is gone waits for nothing.
+fn waiting(run: &Reconciled) -> Option<&str> {
+    let running = matches!(run.status, RunStatus::Running { .. });
+    run.quota_until.as_deref().filter(|_| running)
+}
+
 fn next_command(run: &Reconciled) -> Option<&'static str> {
     match (&run.status, &run.unfinished) {
         (RunStatus::Running { .. }, _) => Some("dex status --watch, dex log -f, dex stop"),
@@ -183,7 +201,8 @@ pub fn to_json(run: &Reconciled) -> Value {
         "tip": run.tip,
         "status": run.status.name(),
         "pid": match run.status { RunStatus::Running { pid } => Some(pid), _ => None },
-        "pause": run.pause,
+        "pause": run.pause.as_ref().filter(|_| !matches!(run.status, RunStatus::Running { .. })),
+        "quotaUntil": waiting(run),
         "question": run.question,
         "goal": run.goal,
         "agent": run.agent,

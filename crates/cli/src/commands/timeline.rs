@@ -102,6 +102,18 @@ struct Sum {
     failed: usize,
 }
 
+impl Sum {
+    /// What it cost; a stage without an agent cost nothing and reports nothing.
+    fn cost(&self, attempts: &[&Phase]) -> String {
+        let no_agent = !attempts.is_empty() && attempts.iter().all(|it| it.agent.is_none());
+        if no_agent {
+            "no agent".to_owned()
+        } else {
+            ui::money(self.cost_micro)
+        }
+    }
+}
+
 fn sum(attempts: &[&Phase]) -> Sum {
     let phases: Vec<Phase> = attempts.iter().map(|it| (*it).clone()).collect();
     Sum {
@@ -181,7 +193,7 @@ fn line(row: &Row<'_>) -> String {
     let text = format!(
         "  {id}  {:<20} {:>12} {time:>13}  {}",
         stage.place.stage.title(),
-        ui::money(sum.cost_micro),
+        sum.cost(&row.attempts),
         marks.join(" ")
     );
     text.trim_end().to_owned()

@@ -50,8 +50,8 @@ impl Way {
 
     fn pick(self, entries: &[Entry]) -> Option<&Entry> {
         match self {
-            Way::Undo => to_undo(entries),
-            Way::Redo => to_redo(entries),
+            Way::Undo => undo::newest_to_undo(entries),
+            Way::Redo => undo::newest_to_redo(entries),
         }
     }
 }
@@ -183,27 +183,6 @@ fn failed(way: Way, error: &UndoError) -> Failure {
     }
 }
 
-/// The newest entry that has not been undone: what `gitdb::undo::undo` takes without a number.
-fn to_undo(entries: &[Entry]) -> Option<&Entry> {
-    let undone = |n: u64| {
-        entries
-            .iter()
-            .any(|it| matches!(it.kind, EntryKind::Redo { of } if of == n))
-    };
-    entries.iter().find(|it| match it.kind {
-        EntryKind::Undo | EntryKind::Redone => !undone(it.n),
-        EntryKind::Redo { .. } => false,
-    })
-}
-
-/// The newest undo that can be taken back: none once something new was done.
-fn to_redo(entries: &[Entry]) -> Option<&Entry> {
-    let newest = entries
-        .iter()
-        .find(|it| !matches!(it.kind, EntryKind::Redone))?;
-    matches!(newest.kind, EntryKind::Redo { .. }).then_some(newest)
-}
-
 fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
     let entries = undo::list(repo)?;
     if as_json {
@@ -215,8 +194,8 @@ fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
         ui::talk("there is nothing to undo");
     }
     let (next_undo, next_redo) = (
-        to_undo(&entries).map(|it| it.n),
-        to_redo(&entries).map(|it| it.n),
+        undo::newest_to_undo(&entries).map(|it| it.n),
+        undo::newest_to_redo(&entries).map(|it| it.n),
     );
     for it in &entries {
         let mark = match Some(it.n) {
@@ -240,6 +219,7 @@ fn to_json(entry: &Entry) -> Value {
         EntryKind::Undo => ("undo", None),
         EntryKind::Redo { of } => ("redo", Some(of)),
         EntryKind::Redone => ("redone", None),
+        EntryKind::Interrupted => ("interrupted", None),
     };
     json!({
         "n": entry.n,

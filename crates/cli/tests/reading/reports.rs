@@ -209,7 +209,7 @@ fn a_timeline_is_a_line_for_each_stage_with_cost_time_and_proof() {
     Once per run
       <id>  Features                    $0.25         3.0 s
     Cycle 1 · f1
-      <id>  Gap analysis         not reported         3.0 s
+      <id>  Gap analysis             no agent         3.0 s
       <id>  by hand: a note of mine
       <id>  Implement                   $0.50         6.0 s  1 failed attempt
       <id>  Verify                      $0.25         3.0 s  ✗ failed by command
@@ -291,4 +291,73 @@ fn any_other_commit_shows_what_git_knows() {
     error: there is no finished stage or commit plan:7
     hint: `dex timeline` lists the stages: name one as plan:2, verify:2#1 or RUN@plan:2.
     ");
+}
+
+/// Every name an object has, also further down.
+fn names(value: &serde_json::Value, into: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                into.insert(name.clone());
+                names(value, into);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|it| names(it, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_of_the_json_is_documented() {
+    let mut run = Hand::new(&["One"]);
+    run.stage(
+        "manifest_extraction",
+        0,
+        &json!({ "leftOut": [{ "path": "a", "reason": "r" }],
+        "noticed": ["n"], "assumptions": [{ "question": "q", "answer": "a", "by": "assumed" }] }),
+    );
+    run.failed("plan", 1, &json!({ "reason": "time_out" }));
+    run.cycle(1, &by_command(true));
+    run.repo.write(".dex/state.json", "{}");
+    let pages = ["json-output", "run-record", "live", "transcript"];
+    let docs: String = pages
+        .map(|page| {
+            let path = format!(
+                "{}/../../docs/formats/{page}.md",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            std::fs::read_to_string(path).unwrap()
+        })
+        .concat();
+    let words: std::collections::BTreeSet<&str> = docs
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .collect();
+    for args in [
+        &["status"][..],
+        &["report"],
+        &["runs"],
+        &["timeline", "--all"],
+        &["show"],
+        &["undo", "--list"],
+        &["config"],
+        &["config", "agent"],
+        &["prompts"],
+        &["prompts", "plan"],
+        &["doctor"],
+    ] {
+        let json = run.dex(&[args, &["--json"]].concat()).json();
+        let mut used = std::collections::BTreeSet::new();
+        names(&json, &mut used);
+        for check in json["checks"].as_array().into_iter().flatten() {
+            used.insert(check["code"].as_str().unwrap().to_owned());
+        }
+        let unknown: Vec<&String> = used
+            .iter()
+            .filter(|it| !words.contains(it.as_str()))
+            .collect();
+        assert!(
+            unknown.is_empty(),
+            "dex {args:?} --json: {unknown:?} is not documented"
+        );
+    }
 }

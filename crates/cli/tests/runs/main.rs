@@ -1,8 +1,11 @@
 //! `dex run` as a user has it: the built binary, a real repository, stock git as the oracle.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 mod agent_git;
 mod by_hand;
 mod disk_full;
+mod flows;
 mod kill;
 mod locks;
 mod main_job;

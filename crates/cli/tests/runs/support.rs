@@ -312,3 +312,154 @@ pub(crate) fn script(features: &[&str], stage: impl Fn(usize, &str) -> Option<Va
 pub(crate) fn good(features: &[&str]) -> Value {
     script(features, |_, _| None)
 }
+
+impl Project {
+    /// With settings, and a script in which everything goes well but for `stage`.
+    pub(crate) fn with(
+        settings: Value,
+        features: &[&str],
+        stage: impl Fn(usize, &str) -> Option<Value>,
+    ) -> Project {
+        let project = Project::new(&script(features, stage));
+        let mut all = json!({ "agent": "scripted" });
+        let fields = all.as_object_mut().expect("an object");
+        fields.extend(settings.as_object().expect("settings").clone());
+        project.settings(&all);
+        project
+    }
+
+    /// `dex`, which must end with this code.
+    #[track_caller]
+    pub(crate) fn exits(&self, code: i32, args: &[&str]) -> Answer {
+        let answer = self.dex(args);
+        let shown = format!("dex {args:?}: {}{}", answer.out, answer.err);
+        assert_eq!(answer.code, Some(code), "{shown}");
+        answer
+    }
+
+    /// `stage:cycle` of the run's stage commits, oldest first.
+    pub(crate) fn checkpoints(&self) -> Vec<String> {
+        let markers = self.stages();
+        let markers = markers.iter().filter_map(|it| it.lines().nth(1));
+        markers
+            .map(|it| {
+                it.trim_start_matches("[checkpoint:")
+                    .trim_end_matches(']')
+                    .to_owned()
+            })
+            .collect()
+    }
+
+    /// The checkpoints of one cycle, without its number.
+    pub(crate) fn cycle(&self, cycle: u32) -> Vec<String> {
+        let end = format!(":{cycle}");
+        let all = self.checkpoints();
+        all.iter()
+            .filter_map(|it| it.strip_suffix(&end))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The record's attempts at the tip of the run's branch.
+    pub(crate) fn phases(&self) -> Vec<Value> {
+        self.record()["phases"].as_array().expect("phases").clone()
+    }
+
+    /// Attempts at a stage of a cycle.
+    pub(crate) fn phases_of(&self, stage: &str, cycle: u32) -> Vec<Value> {
+        let of = |it: &Value| it["stage"] == stage && it["cycle"] == cycle;
+        self.phases().into_iter().filter(of).collect()
+    }
+
+    /// `state.json` at the tip of the run's branch.
+    pub(crate) fn state(&self) -> Value {
+        self.json_at(&self.branch(), ".dex/state.json")
+    }
+
+    /// A JSON file in a commit.
+    pub(crate) fn json_at(&self, rev: &str, path: &str) -> Value {
+        let text = self.repo.git(&["show", &format!("{rev}:{path}")]);
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// The manifest's status of each feature.
+    pub(crate) fn features(&self) -> Vec<String> {
+        let manifest = self.json_at(&self.branch(), ".dex/feature-manifest.json");
+        let features = manifest["features"].as_array().expect("features").clone();
+        features
+            .iter()
+            .map(|it| it["status"].as_str().expect("a status").to_owned())
+            .collect()
+    }
+
+    /// Whether a path is anywhere in a commit of the run's branch.
+    pub(crate) fn was_committed(&self, path: &str) -> bool {
+        let log = self
+            .repo
+            .git(&["log", "--format=%h", &self.branch(), "--", path]);
+        !log.is_empty()
+    }
+
+    /// Whether a path is in an undo entry.
+    pub(crate) fn is_kept(&self, path: &str) -> bool {
+        let refs = self.repo.git(&[
+            "for-each-ref",
+            "--format=%(refname)",
+            "refs/dex-local/undo/",
+        ]);
+        refs.lines().any(|name| {
+            let objects = self.repo.git(&["rev-list", "--objects", name]);
+            objects.lines().any(|it| it.ends_with(path))
+        })
+    }
+
+    /// Everything a refusal must leave alone: refs, HEAD, the index's bytes, files, status.
+    pub(crate) fn fingerprint(&self) -> (String, String, Vec<u8>, String) {
+        (
+            self.repo
+                .git(&["for-each-ref", "--format=%(refname) %(objectname)"]),
+            std::fs::read_to_string(self.repo.path().join(".git/HEAD")).expect("a HEAD"),
+            std::fs::read(self.repo.path().join(".git/index")).unwrap_or_default(),
+            self.repo
+                .git(&["--no-optional-locks", "status", "--porcelain", "-uall"]),
+        )
+    }
+
+    /// Starts `dex` and leaves it running.
+    pub(crate) fn start(&self, args: &[&str]) -> std::process::Child {
+        use std::process::Stdio;
+        let mut command = self.command(args);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.spawn().expect("dex starts")
+    }
+
+    /// Looks until something holds; panics after half a minute.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&Project) -> bool) {
+        let began = std::time::Instant::now();
+        while !holds(self) {
+            let status = self.dex(&["status", "--json"]);
+            assert!(
+                began.elapsed().as_secs() < 30,
+                "never: {what}: {}",
+                status.out
+            );
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+    }
+
+    /// Whether the agent is at work on a stage.
+    pub(crate) fn is_at(&self, stage: &str) -> bool {
+        let status = self.dex(&["status", "--json"]).out;
+        let status: Value = serde_json::from_str(&status).unwrap_or_default();
+        status["status"] == "running" && status["unfinishedStage"]["stage"] == stage
+    }
+}
+
+/// A stage that writes a file for a price, for tests of their own.
+pub(crate) fn wrote(path: &str, content: &str) -> Value {
+    writes(path, content, 0.01)
+}

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use agents::transcript::Transcript;
 use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
-use gitdb::Oid;
 use gitdb::protect::ProtectChange;
+use gitdb::{Head, Oid};
 use serde_json::Value;
 
 use super::{Event, RunError, Runner, dotdex, new_id, now};
@@ -38,6 +38,8 @@ pub(super) struct Job {
     /// For `learnings`: what the cycle came to.
     pub(super) cycle_outcome: Option<CycleOutcome>,
     pub(super) number: u32,
+    /// Whether an unusable answer is asked for once more.
+    pub(super) once_more: bool,
 }
 
 /// What we saw of an attempt ourselves.
@@ -46,6 +48,7 @@ struct Seen {
     noticed: Vec<String>,
     steps: Vec<agents::transcript::Step>,
     tip_after: Option<Oid>,
+    head_after: Option<String>,
 }
 
 /// How an attempt went.
@@ -103,10 +106,15 @@ impl Runner<'_> {
                 .map(|it| it.steps(RECORDED_STEPS))
                 .unwrap_or_default(),
             tip_after: gitdb::refs::read(&self.repo, &self.live.branch)?,
+            head_after: match self.repo.head()? {
+                Head::Branch { name, .. } => Some(name),
+                Head::Detached(_) => None,
+            },
         };
         let tried = self.judge(job, attempt.clone(), outcome, seen);
         match &tried {
             Tried::Finished(done) => {
+                self.record_unneeded(done);
                 self.live.work = Work::AgentFinished(done.clone());
                 self.live.write(&self.repo)?;
             }
@@ -115,7 +123,7 @@ impl Runner<'_> {
                 self.live.work = Work::Started(Box::new(attempt));
                 self.live.write(&self.repo)?;
             }
-            other => self.end_attempt(&attempt, other, duration_ms)?,
+            other => self.end_attempt(&attempt, other, duration_ms, job.once_more)?,
         }
         Ok(tried)
     }
@@ -340,6 +348,7 @@ impl Runner<'_> {
         Tried::Finished(Box::new(Finished {
             attempt,
             tip_after: seen.tip_after,
+            head_after: seen.head_after,
             ended_at: now(),
             duration_ms: seen.duration_ms,
             answer: Some(given),
@@ -406,14 +415,12 @@ impl Runner<'_> {
         attempt: &Attempt,
         tried: &Tried,
         duration_ms: u64,
+        once_more: bool,
     ) -> Result<(), RunError> {
         let (status, reason, detail, retried) = match tried {
-            Tried::Unusable { reason, problem } => (
-                PhaseStatus::Failed,
-                *reason,
-                problem.as_str(),
-                attempt.number < super::stages::TRIES,
-            ),
+            Tried::Unusable { reason, problem } => {
+                (PhaseStatus::Failed, *reason, problem.as_str(), once_more)
+            }
             Tried::Failed { reason, detail } => {
                 (PhaseStatus::Failed, *reason, detail.as_str(), false)
             }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use gitdb::snapshot::{self, Changed, ChangedKind, Expected, Hooks, Landed, Meanwhile, Sign};
-use gitdb::{Oid, undo};
+use gitdb::{GitError, Head, Oid, refs, undo};
 
 use super::inputs::{self, Paths};
 use super::{Event, RunError, Runner, Went};
@@ -62,13 +62,17 @@ impl Runner<'_> {
             }
             Work::Started(attempt) => Err(RunError::HalfDone(attempt.place().label())),
             Work::AgentFinished(done) => {
+                if let Some(went) = self.take_answers()? {
+                    return Ok(went);
+                }
+                // Killed before its questions were settled.
+                if let Some(went) = self.settle_questions()? {
+                    return Ok(went);
+                }
                 if self.is_only_a_part(&done) {
                     // Killed between two parts of `implement`: the next step goes on with the rest.
                     self.keep_part()?;
                     return Ok(Went::On);
-                }
-                if let Some(went) = self.take_answers()? {
-                    return Ok(went);
                 }
                 Ok(match self.commit_finished()? {
                     Committed::Done => Went::On,
@@ -154,8 +158,12 @@ impl Runner<'_> {
                     self.live.write(&self.repo)?;
                 }
                 Err(error) => {
-                    self.live.work = Work::AgentFinished(Box::new(done));
-                    self.live.write(&self.repo)?;
+                    let tip = refs::read(&self.repo, &self.live.branch)?;
+                    if tip.as_ref() != Some(&prepared.commit) {
+                        self.live.work = Work::AgentFinished(Box::new(done));
+                        self.live.write(&self.repo)?;
+                    }
+                    // Else the stage is on the branch and only the index is behind: `recover`.
                     return could_not_commit(error);
                 }
             }
@@ -208,6 +216,10 @@ impl Runner<'_> {
                 }
                 Ok(tip)
             }
+            Meanwhile::HeadMoved { .. } if self.left_by_a_person(done)? => {
+                self.check_place()?;
+                return Err(RunError::BranchGone(branch));
+            }
             Meanwhile::HeadMoved { tips } => {
                 self.undo_entry(&format!("HEAD was moved during {label}"), tips)?;
                 let why = format!(
@@ -222,6 +234,23 @@ impl Runner<'_> {
                 ),
             )),
         })
+    }
+
+    /// Whether HEAD is elsewhere though the agent had left it, and the branch, in order: then a
+    /// person went there since (case C27), and has to come back.
+    fn left_by_a_person(&self, done: &Finished) -> Result<bool, RunError> {
+        let branch = self.live.branch.as_str();
+        let elsewhere = match self.repo.head()? {
+            Head::Branch { name, .. } => name != branch,
+            Head::Detached(_) => true,
+        };
+        let in_order = match &done.tip_after {
+            Some(tip) if done.head_after.as_deref() == Some(branch) => {
+                self.repo.is_ancestor(&self.live.tip, tip)?
+            }
+            _ => false,
+        };
+        Ok(elsewhere && in_order)
     }
 
     /// The code of a feature that is given up goes back to before its first `implement`; its
@@ -511,6 +540,11 @@ impl Runner<'_> {
                     committing.checkpoint
                 ),
             )),
+            Err(error @ snapshot::SnapshotError::HeadMoved { .. }) => {
+                // A person went elsewhere since the crash; this says how to get back.
+                self.check_place()?;
+                Err(error.into())
+            }
             Err(error) => match could_not_commit(error)? {
                 Committed::Pause(reason, why) => Ok(Went::Pause(reason, why)),
                 Committed::Done | Committed::Secrets(_) => Ok(Went::On),
@@ -539,7 +573,12 @@ fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunErro
             PauseReason::CouldNotCommit,
             error.to_string(),
         )),
-        E::Git(_) => Err(error.into()),
+        E::Git(GitError::Locked { .. }) => Err(error.into()),
+        // A full disk, most often. What the agent did is recorded, and `resume` commits it.
+        E::Git(source) => Ok(Committed::Pause(
+            PauseReason::CouldNotCommit,
+            source.to_string(),
+        )),
     }
 }
 

@@ -339,6 +339,8 @@ fn walk(dir: &Path) -> Result<Vec<String>, PutBackError> {
             let rel = rel.join(entry.file_name());
             if kind.is_dir() {
                 todo.push(rel);
+            } else if rel == Path::new("state.lock") && kind.is_file() {
+                // Written anew by every process that runs here; an old one must not come back.
             } else if let Some(name) = rel.to_str() {
                 // A name that is no text is none of ours; the snapshot takes it as it is.
                 found.push(name.to_owned());

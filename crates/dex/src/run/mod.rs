@@ -31,8 +31,9 @@ mod stages;
 mod stop;
 mod unfinished;
 mod verify;
+mod waiting;
 
-pub use stop::{Request as StopRequest, Watch, request as request_stop};
+pub use stop::{Request as StopRequest, Watch, forget as forget_stop, request as request_stop};
 pub use unfinished::Choice;
 
 /// Something a watcher may show.
@@ -324,6 +325,7 @@ impl Runner<'_> {
             at: now(),
         };
         self.live.pause = Some(pause.clone());
+        self.live.quota_until = None;
         self.live.write(&self.repo)?;
         let verdict = match self.read() {
             Ok((run, _)) => outcome::verdict(&run),
@@ -355,12 +357,17 @@ pub fn stamp(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// Ends processes that an earlier, killed `dex` left working in this work tree.
+/// Ends processes that an earlier, killed `dex` left working in this work tree, and lets go of the
+/// locks it left. The caller holds the run's lock.
 pub fn end_leftovers(repo: &Repo, worktree: &std::path::Path) -> Vec<u32> {
     let mut ended = Vec::new();
+    let mut on_its_way = None;
     for live in Live::all(repo).into_iter().flatten() {
         if live.worktree != worktree {
             continue;
+        }
+        if let Work::Committing(committing) = &live.work {
+            on_its_way = Some(committing.prepared.clone());
         }
         let attempts = Live::dir(repo, &live.run_id).join("attempts");
         for attempt in std::fs::read_dir(attempts).into_iter().flatten().flatten() {
@@ -376,6 +383,9 @@ pub fn end_leftovers(repo: &Repo, worktree: &std::path::Path) -> Vec<u32> {
             }
         }
     }
+    // A lock that is provably ours, and private copies of the index. What cannot be removed is
+    // named by whoever waits for it.
+    let _ = gitdb::snapshot::sweep(repo, on_its_way.as_ref());
     ended
 }
 

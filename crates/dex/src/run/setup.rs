@@ -82,6 +82,9 @@ pub enum StartError {
     /// Uncommitted work that is not the run's.
     #[error("the work tree has uncommitted changes")]
     Dirty(Vec<String>),
+    /// A sandbox is required, and this version has none.
+    #[error("a sandbox is required and there is none in this version")]
+    NoSandbox,
     /// Commits could not be signed without a prompt.
     #[error("commits cannot be signed without a prompt: {0}")]
     Signing(String),
@@ -127,12 +130,22 @@ pub enum StartError {
 
 /// Everything that can be known before anything is changed or paid for.
 pub fn check(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
+    let base = look(repo, wanted)?;
+    if wanted.settings.sign == "auto" {
+        gitdb::snapshot::test_signing(repo).map_err(StartError::Signing)?;
+    }
+    Ok(base)
+}
+
+/// As [`check`], without the one test that may be slow.
+fn look(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
     let root = repo.work_tree().ok_or(StartError::Bare)?;
     let base = match repo.head()? {
         Head::Branch { oid: Some(oid), .. } | Head::Detached(oid) => oid,
         Head::Branch { oid: None, .. } => return Err(StartError::Unborn),
     };
-    if std::env::home_dir().is_some_and(|home| home == root) {
+    let real = |path: &Path| path.canonicalize().ok();
+    if std::env::home_dir().is_some_and(|home| home == root || real(&home) == real(root)) {
         return Err(StartError::HomeDirectory(root.to_owned()));
     }
     if let Some(operation) = repo.operation_in_progress()? {
@@ -144,18 +157,23 @@ pub fn check(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
     if refs::read(repo, names::BLOCKING_BRANCH)?.is_some() {
         return Err(StartError::BlockingBranch);
     }
+    // Said, not passed over: whoever requires walls must not get a run without them.
+    if wanted.settings.sandbox == "required" {
+        return Err(StartError::NoSandbox);
+    }
     writable(&repo.common_dir)?;
     writable(&repo.git_dir)?;
-    if wanted.settings.sign == "auto" {
-        gitdb::snapshot::test_signing(repo).map_err(StartError::Signing)?;
-    }
     if let Some((driver, path)) = gitdb::snapshot::filter_not_allowed(repo)? {
         return Err(StartError::FilterNotAllowed { driver, path });
     }
-    if let Goal::File(path) = &wanted.goal
-        && !root.join(path).is_file()
-    {
-        return Err(StartError::NoGoal(path.clone()));
+    if let Goal::File(path) = &wanted.goal {
+        let there = match &wanted.from {
+            Some(fork) => repo.read_file(&fork.commit, path)?.is_some(),
+            None => root.join(path).is_file(),
+        };
+        if !there {
+            return Err(StartError::NoGoal(path.clone()));
+        }
     }
     if wanted.worktree_under.is_none() {
         let dirty = dirty(repo, &wanted.goal)?;
@@ -182,8 +200,18 @@ fn writable(dir: &Path) -> Result<(), StartError> {
 
 /// Uncommitted paths that are not the run's own: neither the goal nor `.dex/`.
 pub fn dirty(repo: &Repo, goal: &Goal) -> Result<Vec<String>, GitError> {
+    let text_is_there = |text: &str| {
+        let path = repo.work_tree().map(|root| root.join("GOAL.md"));
+        let bytes = path.and_then(|it| store::read(&it).ok().flatten());
+        bytes.is_some_and(|it| String::from_utf8_lossy(&it).trim() == text.trim())
+    };
     let ours = |path: &[u8]| {
-        path.starts_with(b".dex/") || matches!(goal, Goal::File(goal) if goal.as_bytes() == path)
+        path.starts_with(b".dex/")
+            || match goal {
+                Goal::File(goal) => goal.as_bytes() == path,
+                // A start that was killed has written it already.
+                Goal::Text(text) => path == b"GOAL.md" && text_is_there(text),
+            }
     };
     let entries = repo.status()?;
     let mut paths: Vec<String> = entries
@@ -198,18 +226,26 @@ pub fn dirty(repo: &Repo, goal: &Goal) -> Result<Vec<String>, GitError> {
 /// Starts a run: lock, live record, branch, HEAD, files. Returns the repository as seen from the
 /// run's work tree.
 pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), StartError> {
-    let base = check(repo, wanted)?;
+    let mut base = check(repo, wanted)?;
     let root = repo.work_tree().ok_or(StartError::Bare)?.to_owned();
-    let base_branch = match repo.head()? {
-        Head::Branch { name, .. } => Some(name.trim_start_matches("refs/heads/").to_owned()),
-        Head::Detached(_) => None,
-    };
     let here = match &wanted.worktree_under {
         None => Some(RunLock::acquire(&root, &repo.git_dir).map_err(StartError::Locked)?),
         Some(_) => None,
     };
+    if here.is_some() {
+        drop_half_made(repo, &root)?;
+        // Another run may have come and gone between the first look and the lock.
+        base = look(repo, wanted)?;
+    }
+    let base_branch = match repo.head()? {
+        Head::Branch { name, .. } => Some(name.trim_start_matches("refs/heads/").to_owned()),
+        Head::Detached(_) => None,
+    };
     // Known work trees of runs that ended hard: nothing of theirs may still write here.
-    super::end_leftovers(repo, &root);
+    // In a tree of its own the run has no say here: another one may be at work.
+    if here.is_some() {
+        super::end_leftovers(repo, &root);
+    }
     let (run_id, branch) = free_name(repo)?;
     let start_commit = wanted.from.as_ref().map_or(&base, |it| &it.commit).clone();
     let worktree = match &wanted.worktree_under {
@@ -263,6 +299,43 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
         None => RunLock::acquire(&worktree, &run_repo.git_dir).map_err(StartError::Locked)?,
     };
     Ok((run_repo, live, lock))
+}
+
+/// Takes away what starts that were killed before they were in place left in this work tree
+/// (case G09): a branch without a commit of its own, HEAD on it, a live record. Anything that
+/// does not look exactly like that stays.
+fn drop_half_made(repo: &Repo, root: &Path) -> Result<(), StartError> {
+    let half_made =
+        |it: &Live| it.worktree == root && !it.set_up && it.start.parent_run_id.is_none();
+    for live in Live::all(repo).into_iter().flatten().filter(half_made) {
+        let at = refs::read(repo, &live.branch)?;
+        if at.as_ref().is_some_and(|it| *it != live.tip) {
+            continue;
+        }
+        if matches!(repo.head()?, Head::Branch { name, .. } if name == live.branch) {
+            let back = live
+                .start
+                .base_branch
+                .as_ref()
+                .map(|it| format!("refs/heads/{it}"));
+            let Some(back) = back else { continue };
+            if refs::read(repo, &back)?.as_ref() != Some(&live.tip) {
+                continue;
+            }
+            repo.point_head_at(&back, "dex: a start that was killed")?;
+        }
+        if let Some(expect) = at {
+            let name = live.branch.clone();
+            let delete = Edit::Delete { name, expect };
+            match refs::apply(repo, &[delete], "dex: a start that was killed")? {
+                Applied::Done => {}
+                Applied::Moved { .. } => continue,
+            }
+        }
+        // What cannot be removed is one more run that never began; it does no harm.
+        let _ = std::fs::remove_dir_all(Live::dir(repo, &live.run_id));
+    }
+    Ok(())
 }
 
 /// The lines `$GIT_COMMON_DIR/info/exclude` gets: on a commit older than the run

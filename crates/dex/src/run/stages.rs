@@ -1,6 +1,6 @@
 //! Working on one stage: with an agent, or without one where none is needed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agents::ToolSurface;
 use serde_json::{Value, json};
@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use super::attempt::{Job, Tried};
 use super::commit::Committed;
 use super::inputs::{self, Part, Paths, Values};
-use super::{Event, Reply, RunError, Runner, Went, new_id, now, stamp, verify};
-use crate::answer::{self, Question};
-use crate::files::record::{Assumption, CycleOutcome, Decision};
+use super::{Event, RunError, Runner, Went, new_id, now, verify};
+use crate::files::record::{CycleOutcome, Decision};
 use crate::files::store;
 use crate::live::{Attempt, Finished, FinishedPart, PauseReason, Used, Work};
 use crate::next::{How, Step};
@@ -89,7 +88,29 @@ impl Runner<'_> {
         let spec_dir = step.feature.as_ref().and_then(|it| it.spec_dir.clone());
         let mut done = self.finished_without_agent(&step.place, spec_dir);
         done.attempt.decision = Some(decision);
+        self.record_unneeded(&done);
         self.commit(done)
+    }
+
+    /// Puts the stages that gap analysis made unnecessary into the record, as skipped.
+    pub(super) fn record_unneeded(&mut self, done: &Finished) {
+        let stages: &[Stage] = match done.attempt.decision {
+            Some(Decision::ResumeFeature) => &[Stage::Specify, Stage::Plan, Stage::Tasks],
+            Some(Decision::ReplanFeature) => &[Stage::Specify],
+            Some(Decision::NextFeature) | None => &[],
+        };
+        for stage in stages {
+            let place = Place {
+                stage: *stage,
+                ..done.attempt.place()
+            };
+            let why = match done.attempt.decision {
+                Some(Decision::ReplanFeature) => "replan",
+                _ => "resume",
+            };
+            let skipped = crate::element::skipped(&place, new_id(), &done.ended_at, why);
+            self.live.attempts.push(skipped);
+        }
     }
 
     fn close(
@@ -178,6 +199,7 @@ impl Runner<'_> {
                 decision: None,
             },
             tip_after: None,
+            head_after: None,
             ended_at: at,
             duration_ms: 0,
             answer: None,
@@ -234,7 +256,12 @@ impl Runner<'_> {
                 verified: verified.as_ref(),
             };
             match self.part(&ask, outcome)? {
-                Parted::Done if at < last => self.keep_part()?,
+                Parted::Done if at < last => {
+                    if let Some(went) = self.settle_questions()? {
+                        return Ok(went);
+                    }
+                    self.keep_part()?;
+                }
                 Parted::Done => {}
                 Parted::Went(went) => return Ok(went),
             }
@@ -285,6 +312,7 @@ impl Runner<'_> {
         let mut session = None;
         let mut number = self.tries_so_far(place) + 1;
         let mut tries = 0;
+        let mut waited = Duration::ZERO;
         loop {
             tries += 1;
             let prompt = self.prompt(ask, feedback.as_deref())?;
@@ -298,6 +326,7 @@ impl Runner<'_> {
                 session: session.take(),
                 cycle_outcome: outcome,
                 number,
+                once_more: tries < TRIES,
             };
             number += 1;
             match self.attempt(&job)? {
@@ -330,7 +359,7 @@ impl Runner<'_> {
                         .attempts
                         .last()
                         .and_then(|it| it.session_id.clone());
-                    if let Some(went) = self.wait_for_quota(until_unix)? {
+                    if let Some(went) = self.wait_for_quota(until_unix, &mut waited)? {
                         return Ok(Parted::Went(went));
                     }
                 }
@@ -384,14 +413,14 @@ impl Runner<'_> {
             .or(prompt::built_in(stage.name()))
             .unwrap_or_default();
         let paths = Paths::of(&self.live.start.goal);
-        let answers: Vec<(String, String)> = ask
-            .run
-            .phases
-            .iter()
+        let earlier = ask.run.inherited.iter().chain(&ask.run.phases);
+        let answers: Vec<(String, String)> = earlier
             .flat_map(|it| &it.assumptions)
             .map(|it| (it.question.clone(), it.answer.clone()))
             .collect();
-        let failures = crate::progress::last_verify(&ask.run.phases, ask.step.place.cycle)
+        let failures = ask
+            .run
+            .last_verify(ask.step.place.cycle)
             .map(|it| it.failures.clone())
             .unwrap_or_default();
         let values = Values {
@@ -416,50 +445,6 @@ impl Runner<'_> {
         Ok(text)
     }
 
-    /// Waits for a quota, bounded, and says so. Some: the run ends here.
-    fn wait_for_quota(&mut self, until_unix: Option<i64>) -> Result<Option<Went>, RunError> {
-        let longest = Duration::from_millis(self.live.start.settings.wait_for_quota_ms);
-        let waited: u64 = self
-            .live
-            .attempts
-            .iter()
-            .filter(|it| it.reason.as_deref() == Some("quota"))
-            .count() as u64;
-        let now_ts = jiff::Timestamp::now();
-        let wait = match until_unix {
-            Some(until) => Duration::from_secs(
-                u64::try_from(until - now_ts.as_second())
-                    .unwrap_or(0)
-                    .max(1),
-            ),
-            // Not told: a minute, then longer, at most half an hour.
-            None => Duration::from_secs((60 * waited.max(1)).min(1800)),
-        };
-        let until = now_ts.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
-        if wait > longest {
-            let why = format!(
-                "the quota comes back at {}, later than this run may wait",
-                stamp(until)
-            );
-            return Ok(Some(Went::Pause(PauseReason::QuotaExhausted, why)));
-        }
-        self.live.quota_until = Some(stamp(until));
-        self.live.write(&self.repo)?;
-        self.observer.event(&Event::Waiting {
-            until: &stamp(until),
-        });
-        let began = Instant::now();
-        while began.elapsed() < wait {
-            if self.control.wants_end() {
-                return Ok(Some(Went::On));
-            }
-            std::thread::sleep(Duration::from_millis(100).min(wait));
-        }
-        self.live.quota_until = None;
-        self.live.write(&self.repo)?;
-        Ok(None)
-    }
-
     /// Commits what the agent left; where that is refused for a reason the agent can mend (a
     /// likely secret), asks it once.
     fn finish_and_retry(
@@ -468,7 +453,7 @@ impl Runner<'_> {
         step: &Step,
         verified: Option<&verify::Ran>,
     ) -> Result<Went, RunError> {
-        if let Some(went) = self.settle_questions(step.place.stage)? {
+        if let Some(went) = self.settle_questions()? {
             return Ok(went);
         }
         let found = match self.commit_finished()? {
@@ -511,6 +496,7 @@ impl Runner<'_> {
             session: done.attempt.session.clone(),
             cycle_outcome: done.cycle_outcome,
             number: done.attempt.number + 1,
+            once_more: false,
         };
         self.live.attempts.push(phase);
         self.live.work = Work::Idle;
@@ -525,65 +511,6 @@ impl Runner<'_> {
             }
         }
         self.finish_what_is_left()
-    }
-
-    /// Asks, assumes or stops for the questions of an answer. Some: the run ends here.
-    fn settle_questions(&mut self, stage: Stage) -> Result<Option<Went>, RunError> {
-        let Work::AgentFinished(done) = &self.live.work else {
-            return Ok(None);
-        };
-        let mut done = done.clone();
-        let checked = done
-            .answer
-            .as_ref()
-            .and_then(|it| answer::check(stage.name(), it).ok());
-        let questions: Vec<Question> = checked
-            .map(|it| it.questions().to_vec())
-            .unwrap_or_default();
-        if questions.is_empty() {
-            return Ok(None);
-        }
-        let asked_at_once = matches!(
-            stage,
-            Stage::ClarificationProduct
-                | Stage::ClarificationTechnical
-                | Stage::ClarificationSynthesis
-        );
-        if self.live.start.ask && !(self.person && asked_at_once) {
-            let count = questions.len();
-            self.live.question = Some(crate::live::Question {
-                checkpoint: done.attempt.place().checkpoint(),
-                asks: questions,
-                given: Vec::new(),
-            });
-            self.live.write(&self.repo)?;
-            let why = format!(
-                "{count} question{} wait for an answer",
-                if count == 1 { "" } else { "s" }
-            );
-            return Ok(Some(Went::Pause(PauseReason::NeedsInput, why)));
-        }
-        for question in &questions {
-            let reply = if self.person && asked_at_once {
-                self.observer.ask(question)
-            } else {
-                Reply::Nobody
-            };
-            let assumed = question.assumed().unwrap_or("left to the agent").to_owned();
-            let (answer, by) = match reply {
-                Reply::Answer(answer) => (answer, "person"),
-                Reply::Nobody => (assumed, "assumed"),
-            };
-            done.assumptions.push(Assumption {
-                question: agents::redact::redact(&question.question),
-                answer: agents::redact::redact(&answer),
-                by: by.to_owned(),
-                more: serde_json::Map::new(),
-            });
-        }
-        self.live.work = Work::AgentFinished(done);
-        self.live.write(&self.repo)?;
-        Ok(None)
     }
 }
 

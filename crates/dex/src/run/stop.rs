@@ -33,6 +33,13 @@ pub fn request(repo: &Repo, run_id: &str, when: Request) -> Result<(), FileError
     store::write(&repo.common_dir, &path(repo, run_id), text)
 }
 
+/// Drops a request that the run it was meant for never saw. Call it before taking the run's
+/// lock: whoever asks while the lock is held asks this process.
+pub fn forget(repo: &Repo, run_id: &str) {
+    // Best effort: an old request that cannot be removed stops the run once more, no worse.
+    let _ = std::fs::remove_file(path(repo, run_id));
+}
+
 /// Watches for stop requests and signals until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
@@ -41,11 +48,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching; a request from before this moment is dropped.
+    /// Starts watching.
     pub fn start(repo: &Repo, run_id: &str, control: Control) -> Watch {
         let file = path(repo, run_id);
-        // Best effort: an old request that cannot be removed stops the run once more, no worse.
-        let _ = std::fs::remove_file(&file);
         let end = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&end);
         let thread = std::thread::spawn(move || {

@@ -73,6 +73,14 @@ impl Repo {
             .map(drop)
     }
 
+    /// The branch that another work tree of this repository is on; none when its HEAD is detached.
+    pub fn branch_at(&self, git_dir: &Path) -> Result<Option<String>, GitError> {
+        let mut there = self.clone();
+        there.git_dir = git_dir.to_owned();
+        there.git.git_dir = Some(git_dir.to_owned());
+        there.head_branch()
+    }
+
     /// Whether the index holds a file (absolute, or from the work tree's root).
     pub fn is_tracked(&self, path: &Path) -> Result<bool, GitError> {
         let words = ["--literal-pathspecs", "ls-files", "-z", "--"].map(OsStr::new);

@@ -12,10 +12,17 @@ use crate::repo::read::{nul_split, os_path};
 use crate::snapshot::{IndexAfter, PrivateIndex, restore, work_tree_tree};
 use crate::{GitError, Oid, Repo, fault, files, refs};
 
-/// Restores the newest entry (or `n`): refs with the values they were replaced by as expected
-/// old values, HEAD, index bytes, files. What it replaces becomes a redo entry first.
+/// Restores the newest entry (or `n`): refs, each only from the value it has when the redo entry
+/// is written; HEAD, index bytes, files. What it replaces becomes a redo entry first.
+///
+/// An undo that a crash interrupted is finished instead, and that is the answer.
 pub fn undo(repo: &Repo, n: Option<u64>, now_unix: i64) -> Result<Undone, UndoError> {
-    finish_interrupted(repo, now_unix)?;
+    let finished = finish_interrupted(repo, now_unix)?;
+    if let Some((Direction::Back, undone)) = finished
+        && n.is_none_or(|n| n == undone.entry.n)
+    {
+        return Ok(undone);
+    }
     let entries = list(repo)?;
     let entry = match n {
         Some(n) => entries
@@ -24,40 +31,29 @@ pub fn undo(repo: &Repo, n: Option<u64>, now_unix: i64) -> Result<Undone, UndoEr
             .ok_or(UndoError::NoSuchEntry(n))?,
         None => newest_to_undo(&entries).ok_or(UndoError::Nothing)?,
     };
-    let reason = format!("undo of: {}", entry.reason);
-    let redo = replace(
-        repo,
-        entry,
-        &reason,
-        EntryKind::Redo { of: entry.n },
-        now_unix,
-    )?;
-    Ok(Undone {
-        entry: entry.clone(),
-        redo,
-    })
+    replace(repo, entry, Direction::Back, now_unix)
 }
 
-/// Takes the last undo back.
+/// Takes the last undo back. A redo that a crash interrupted is finished instead.
 pub fn redo(repo: &Repo, now_unix: i64) -> Result<Undone, UndoError> {
-    finish_interrupted(repo, now_unix)?;
-    let entries = list(repo)?;
-    let (entry, of) = newest_to_redo(&entries).ok_or(UndoError::Nothing)?;
-    let reason = format!("redo of: {}", entry.reason.trim_start_matches("undo of: "));
-    let back = replace(repo, entry, &reason, EntryKind::Redone, now_unix)?;
-    // The new entry stands for the undone one: it holds the same state, and what came since.
-    let undone = entries.iter().find(|it| it.n == of);
-    for spent in undone.into_iter().chain([entry]) {
-        drop_entry(repo, spent)?;
+    if let Some((Direction::Forward, undone)) = finish_interrupted(repo, now_unix)? {
+        return Ok(undone);
     }
-    Ok(Undone {
-        entry: entry.clone(),
-        redo: back,
-    })
+    let entries = list(repo)?;
+    let entry = newest_to_redo(&entries).ok_or(UndoError::Nothing)?;
+    replace(repo, entry, Direction::Forward, now_unix)
 }
 
-/// The newest entry that has not been undone.
-fn newest_to_undo(entries: &[Entry]) -> Option<&Entry> {
+/// Undo goes back, redo forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Direction {
+    Back,
+    Forward,
+}
+
+/// The newest entry that has not been undone: what [`undo`] takes without a number.
+pub fn newest_to_undo(entries: &[Entry]) -> Option<&Entry> {
     let undone = |n: u64| {
         entries
             .iter()
@@ -65,67 +61,128 @@ fn newest_to_undo(entries: &[Entry]) -> Option<&Entry> {
     };
     entries.iter().find(|it| match it.kind {
         EntryKind::Undo | EntryKind::Redone => !undone(it.n),
-        EntryKind::Redo { .. } => false,
+        EntryKind::Redo { .. } | EntryKind::Interrupted => false,
     })
 }
 
-/// The newest redo entry, unless a new operation came after it.
-fn newest_to_redo(entries: &[Entry]) -> Option<(&Entry, u64)> {
+/// The newest redo entry, unless a new operation came after it: what [`redo`] takes.
+pub fn newest_to_redo(entries: &[Entry]) -> Option<&Entry> {
     for entry in entries {
         match entry.kind {
-            EntryKind::Redo { of } => return Some((entry, of)),
-            EntryKind::Redone => {}
+            EntryKind::Redo { .. } => return Some(entry),
+            EntryKind::Redone | EntryKind::Interrupted => {}
             EntryKind::Undo => return None,
         }
     }
     None
 }
 
-/// What an interrupted undo was doing, in `<git-dir>/dex/undo-pending.json`.
+/// What is being done, in `<git-dir>/dex/undo-pending.json` while it is.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Pending {
+    direction: Direction,
+    /// The entry that is put back.
     entry: u64,
     oid: Oid,
+    /// Entries with a lower number were there before.
+    before: u64,
 }
 
-fn pending_path(repo: &Repo) -> PathBuf {
-    repo.own_dir().join("undo-pending.json")
+impl Pending {
+    fn path(repo: &Repo) -> PathBuf {
+        repo.own_dir().join("undo-pending.json")
+    }
+
+    fn write(&self, repo: &Repo) -> Result<(), GitError> {
+        let note = serde_json::to_vec(self).unwrap_or_default();
+        files::write(&Pending::path(repo), &note, 0o600)
+    }
+
+    fn clear(repo: &Repo) -> Result<(), GitError> {
+        files::remove(&Pending::path(repo))
+    }
 }
 
 /// Records what is there, then puts the entry's state in its place.
 fn replace(
     repo: &Repo,
     entry: &Entry,
-    reason: &str,
-    kind: EntryKind,
+    direction: Direction,
     now_unix: i64,
-) -> Result<Entry, UndoError> {
+) -> Result<Undone, UndoError> {
     let content = Content::read(repo, entry)?;
     content.reachable(repo)?;
-    let keep = keep_for(&content);
-    let replaced = record_as(repo, reason, &keep, now_unix, kind)?;
+    // The note comes first: without it, an entry that says "undone" could stand alone.
     let pending = Pending {
+        direction,
         entry: entry.n,
         oid: entry.oid.clone(),
+        before: list(repo)?.first().map_or(0, |newest| newest.n) + 1,
     };
-    let note = serde_json::to_vec(&pending).unwrap_or_default();
-    files::write(&pending_path(repo), &note, 0o600)?;
+    pending.write(repo)?;
     fault::point("undo.pending");
-    let before = Content::read(repo, &replaced)?;
+    let recorded = record_replaced(repo, entry, &content, direction, now_unix);
+    let (replaced, before) = match recorded {
+        Ok(both) => both,
+        Err(e) => {
+            Pending::clear(repo)?;
+            return Err(e);
+        }
+    };
     if let Err(e) = put_back(repo, entry, &content, &before) {
         // If nothing moved, nothing is pending and the record of it is not needed. Otherwise
         // the note stays, and the next undo finishes the work.
         let now = work_tree_tree(repo, &content.untouched());
         if now.is_ok_and(|tree| tree == before.tree) {
-            files::remove(&pending_path(repo))?;
             drop_entry(repo, &replaced)?;
+            Pending::clear(repo)?;
         }
         return Err(e);
     }
-    files::remove(&pending_path(repo))?;
+    finish(repo, entry, replaced, direction)
+}
+
+fn record_replaced(
+    repo: &Repo,
+    entry: &Entry,
+    content: &Content,
+    direction: Direction,
+    now_unix: i64,
+) -> Result<(Entry, Content), UndoError> {
+    let operation = entry.reason.trim_start_matches("undo of: ");
+    let (reason, kind) = match direction {
+        Direction::Back => {
+            let kind = EntryKind::Redo { of: entry.n };
+            (format!("undo of: {operation}"), kind)
+        }
+        Direction::Forward => (format!("redo of: {operation}"), EntryKind::Redone),
+    };
+    let replaced = record_as(repo, &reason, &keep_for(content), now_unix, kind)?;
+    let before = Content::read(repo, &replaced)?;
+    Ok((replaced, before))
+}
+
+/// Everything is back. A redo also drops what it used up: its own entry, and the one that had
+/// been undone, for which the new entry stands (it holds the same state, and what came since).
+fn finish(
+    repo: &Repo,
+    entry: &Entry,
+    replaced: Entry,
+    direction: Direction,
+) -> Result<Undone, UndoError> {
+    if let (Direction::Forward, EntryKind::Redo { of }) = (direction, entry.kind) {
+        let entries = list(repo)?;
+        for spent in entries.iter().filter(|it| it.n == of || it.n == entry.n) {
+            drop_entry(repo, spent)?;
+        }
+    }
+    Pending::clear(repo)?;
     fault::point("undo.done");
-    Ok(replaced)
+    Ok(Undone {
+        entry: entry.clone(),
+        redo: replaced,
+    })
 }
 
 fn keep_for(content: &Content) -> Keep {
@@ -272,33 +329,41 @@ fn fill_sparse(repo: &Repo, to: &Content) -> Result<(), GitError> {
         .map(drop)
 }
 
-/// Finishes an undo that a crash interrupted. What is there now is recorded first: a person may
-/// have edited since.
-fn finish_interrupted(repo: &Repo, now_unix: i64) -> Result<(), UndoError> {
-    let path = pending_path(repo);
-    let Some(bytes) = files::read(&path)? else {
-        return Ok(());
+/// Finishes what a crash interrupted, if it had begun. What is there now is recorded first: it
+/// is neither the state before nor the one after, and a person may have edited since.
+fn finish_interrupted(
+    repo: &Repo,
+    now_unix: i64,
+) -> Result<Option<(Direction, Undone)>, UndoError> {
+    let Some(bytes) = files::read(&Pending::path(repo))? else {
+        return Ok(None);
     };
-    let pending: Option<Pending> = serde_json::from_slice(&bytes).ok();
     let entries = list(repo)?;
-    let entry = pending.and_then(|note| {
-        entries
+    let pending: Option<Pending> = serde_json::from_slice(&bytes).ok();
+    let found = pending.and_then(|note| {
+        let entry = entries
             .iter()
-            .find(|it| it.n == note.entry && it.oid == note.oid)
+            .find(|it| it.n == note.entry && it.oid == note.oid)?;
+        // Without this record nothing had been moved yet.
+        let replaced = entries.iter().find(|it| {
+            it.n >= note.before
+                && match note.direction {
+                    Direction::Back => it.kind == EntryKind::Redo { of: entry.n },
+                    Direction::Forward => it.kind == EntryKind::Redone,
+                }
+        })?;
+        Some((note.direction, entry.clone(), replaced.clone()))
     });
-    if let Some(entry) = entry {
-        let content = Content::read(repo, entry)?;
-        let reason = "an interrupted undo, before it was finished";
-        let found = record_as(
-            repo,
-            reason,
-            &keep_for(&content),
-            now_unix,
-            EntryKind::Redone,
-        )?;
-        let before = Content::read(repo, &found)?;
-        put_back(repo, entry, &content, &before)?;
-    }
-    files::remove(&path)?;
-    Ok(())
+    let Some((direction, entry, replaced)) = found else {
+        Pending::clear(repo)?;
+        return Ok(None);
+    };
+    let content = Content::read(repo, &entry)?;
+    let kind = EntryKind::Interrupted;
+    let reason = "what an interrupted undo had left";
+    let found = record_as(repo, reason, &keep_for(&content), now_unix, kind)?;
+    let now = Content::read(repo, &found)?;
+    put_back(repo, &entry, &content, &now)?;
+    let undone = finish(repo, &entry, replaced, direction)?;
+    Ok(Some((direction, undone)))
 }

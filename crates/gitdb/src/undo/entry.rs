@@ -362,6 +362,7 @@ fn message(reason: &str, kind: EntryKind, bytes: u64) -> String {
         EntryKind::Undo => "undo".to_owned(),
         EntryKind::Redo { of } => format!("redo {of}"),
         EntryKind::Redone => "redone".to_owned(),
+        EntryKind::Interrupted => "interrupted".to_owned(),
     };
     format!("{reason}\n\nkind: {kind}\nbytes: {bytes}\n")
 }
@@ -411,13 +412,13 @@ fn read_entry(
     body: &str,
 ) -> Option<Entry> {
     let field = |key: &str| body.lines().find_map(|line| line.strip_prefix(key));
-    let kind = match field("kind: ")?.split_once(' ') {
-        Some(("redo", of)) => EntryKind::Redo {
-            of: of.parse().ok()?,
+    let kind = match field("kind: ")? {
+        "undo" => EntryKind::Undo,
+        "redone" => EntryKind::Redone,
+        "interrupted" => EntryKind::Interrupted,
+        other => EntryKind::Redo {
+            of: other.strip_prefix("redo ")?.parse().ok()?,
         },
-        Some(_) => return None,
-        None if field("kind: ")? == "redone" => EntryKind::Redone,
-        None => EntryKind::Undo,
     };
     Some(Entry {
         n: name.strip_prefix(prefix)?.parse().ok()?,

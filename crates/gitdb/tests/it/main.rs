@@ -1,5 +1,7 @@
 //! Tests at the boundary: real repositories, read with stock git.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 mod checkpoint;
 mod common;
 mod crash;
