@@ -103,6 +103,7 @@ fn go(repo: &Repo, way: Way, dry_run: bool, yes: bool) -> Result<Exit, Failure> 
     confirm(way, yes)?;
     // No run may begin while files change under it.
     let lock = RunLock::acquire(root, &repo.git_dir)?;
+    dex::run::clear_leftovers(repo)?;
     let done = match way {
         Way::Undo => undo::undo(repo, Some(entry.n), now()),
         Way::Redo => undo::redo(repo, now()),

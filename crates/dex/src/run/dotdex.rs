@@ -59,6 +59,9 @@ struct Kept {
 }
 
 const LEARNINGS: &str = "learnings.md";
+/// Written by whoever holds the run's lock; never the agent's business, and never worth anything
+/// once that process is gone.
+const LOCK: &str = "state.lock";
 /// The goal's copy.
 const GOAL: &str = "goal-kept";
 
@@ -339,9 +342,7 @@ fn walk(dir: &Path) -> Result<Vec<String>, PutBackError> {
             let rel = rel.join(entry.file_name());
             if kind.is_dir() {
                 todo.push(rel);
-            } else if rel == Path::new("state.lock") && kind.is_file() {
-                // Written anew by every process that runs here; an old one must not come back.
-            } else if let Some(name) = rel.to_str() {
+            } else if let Some(name) = rel.to_str().filter(|it| *it != LOCK) {
                 // A name that is no text is none of ours; the snapshot takes it as it is.
                 found.push(name.to_owned());
             }

@@ -26,6 +26,7 @@ mod attempt;
 mod commit;
 pub mod dotdex;
 mod inputs;
+mod judged;
 pub mod setup;
 mod stages;
 mod stop;
@@ -230,6 +231,7 @@ enum Went {
 impl Runner<'_> {
     /// Works until the run is over or has to stop.
     pub fn go(&mut self) -> Result<Ended, RunError> {
+        clear_leftovers(&self.repo)?;
         let aside = Live::dir(&self.repo, &self.live.run_id).join("put-back");
         for text in dotdex::bad_files_aside(&self.live.worktree, &self.live.run_id, &aside)? {
             self.notice(&text);
@@ -357,17 +359,26 @@ pub fn stamp(at: jiff::Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// Ends processes that an earlier, killed `dex` left working in this work tree, and lets go of the
-/// locks it left. The caller holds the run's lock.
+/// Removes what an earlier, killed `dex` left of a commit or a restore in this work tree: private
+/// indexes, and a lock of git's that is provably ours. The caller holds the run's lock. A commit
+/// that can still be finished keeps its index.
+pub fn clear_leftovers(repo: &Repo) -> Result<(), GitError> {
+    let here = repo.work_tree();
+    let in_this_tree = |it: &Live| Some(it.worktree.as_path()) == here;
+    let mut lives = Live::all(repo).into_iter().flatten().filter(in_this_tree);
+    let prepared = lives.find_map(|it| match it.work {
+        Work::Committing(committing) => Some(committing.prepared),
+        Work::Idle | Work::Started(_) | Work::AgentFinished(_) => None,
+    });
+    gitdb::snapshot::sweep(repo, prepared.as_ref())
+}
+
+/// Ends processes that an earlier, killed `dex` left working in this work tree.
 pub fn end_leftovers(repo: &Repo, worktree: &std::path::Path) -> Vec<u32> {
     let mut ended = Vec::new();
-    let mut on_its_way = None;
     for live in Live::all(repo).into_iter().flatten() {
         if live.worktree != worktree {
             continue;
-        }
-        if let Work::Committing(committing) = &live.work {
-            on_its_way = Some(committing.prepared.clone());
         }
         let attempts = Live::dir(repo, &live.run_id).join("attempts");
         for attempt in std::fs::read_dir(attempts).into_iter().flatten().flatten() {
@@ -383,9 +394,6 @@ pub fn end_leftovers(repo: &Repo, worktree: &std::path::Path) -> Vec<u32> {
             }
         }
     }
-    // A lock that is provably ours, and private copies of the index. What cannot be removed is
-    // named by whoever waits for it.
-    let _ = gitdb::snapshot::sweep(repo, on_its_way.as_ref());
     ended
 }
 

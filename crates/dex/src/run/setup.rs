@@ -245,6 +245,7 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
     // In a tree of its own the run has no say here: another one may be at work.
     if here.is_some() {
         super::end_leftovers(repo, &root);
+        super::clear_leftovers(repo)?;
     }
     let (run_id, branch) = free_name(repo)?;
     let start_commit = wanted.from.as_ref().map_or(&base, |it| &it.commit).clone();

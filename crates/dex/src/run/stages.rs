@@ -467,10 +467,10 @@ impl Runner<'_> {
         if done.attempt.number >= TRIES {
             return Ok(Went::Pause(
                 PauseReason::NeedsInput,
-                super::commit::explain_secrets(&found),
+                super::judged::explain_secrets(&found),
             ));
         }
-        let problem = super::commit::tell_secrets(&found);
+        let problem = super::judged::tell_secrets(&found);
         let ending = crate::element::Ending {
             at: done.ended_at.clone(),
             duration_ms: done.duration_ms,

@@ -28,6 +28,7 @@ pub enum Choice {
 impl Runner<'_> {
     /// Settles what stands in the way of going on, as the person chose.
     pub fn settle(&mut self, choice: Choice) -> Result<(), RunError> {
+        super::clear_leftovers(&self.repo)?;
         let moved = self
             .live
             .pause
