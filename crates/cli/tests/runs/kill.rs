@@ -257,6 +257,51 @@ fn a_run_killed_at_any_step_ends_as_an_undisturbed_one() {
     }
 }
 
+/// A run that was killed in the middle of its first `implement`.
+fn killed_in_implement() -> Project {
+    let project = project();
+    match crash::at_named("agent.after:9", &mut project.command(&["run"])) {
+        Run::Killed(_) => project,
+        Run::Completed(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+#[test]
+fn putting_half_done_work_back_can_itself_be_killed_at_any_step() {
+    let expected = undisturbed();
+    let log = {
+        let project = killed_in_implement();
+        let log = project.repo.beside("points");
+        let mut resume = project.command(&["resume", "--discard"]);
+        assert!(
+            resume
+                .env("DEX_CRASH_LOG", &log)
+                .output()
+                .unwrap()
+                .status
+                .success()
+        );
+        std::fs::read_to_string(log).unwrap()
+    };
+    // The part before the stage is worked on again: the undo entry and the restore.
+    let before = log.lines().position(|it| it == "agent.before").unwrap() as u32;
+    assert!(
+        log.lines()
+            .take(before as usize)
+            .any(|it| it.starts_with("restore.")),
+        "{log}"
+    );
+    for n in 1..=before {
+        let context = format!("killed again at point {n}");
+        let project = killed_in_implement();
+        let run = crash::at_point(n, &mut project.command(&["resume", "--discard"]));
+        assert!(matches!(run, Run::Killed(_)), "{context}");
+        check_now(&project, &context);
+        finish(&project, &context);
+        check_over(&project, &expected, &context);
+    }
+}
+
 #[test]
 fn a_run_killed_at_random_moments_again_and_again_ends_as_an_undisturbed_one() {
     let rounds: u32 = std::env::var("DEX_KILL_ROUNDS")

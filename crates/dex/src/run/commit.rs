@@ -115,7 +115,7 @@ impl Runner<'_> {
                 Ok(prepared) => prepared,
                 Err(error) => return could_not_commit(error),
             };
-            if !self.only_what_was_seen(&prepared, &judged)? {
+            if !only_what_was_seen(&prepared, &judged) {
                 continue;
             }
             let place = done.attempt.place();
@@ -324,18 +324,6 @@ impl Runner<'_> {
         )
     }
 
-    /// Nothing got into the commit that was not looked at.
-    fn only_what_was_seen(
-        &self,
-        prepared: &snapshot::Prepared,
-        judged: &Judged,
-    ) -> Result<bool, RunError> {
-        let changes = snapshot::changes(&self.repo, &self.live.tip, &prepared.commit)?;
-        Ok(changes.iter().all(|it| {
-            it.oid.is_none() || it.path.starts_with(b".dex/") || judged.seen.contains(&it.path)
-        }))
-    }
-
     /// The branch has the commit: nothing is unfinished any more.
     fn landed(&mut self, commit: &Oid, done: Option<&Finished>) -> Result<Committed, RunError> {
         let parts = std::mem::take(&mut self.live.finished_parts);
@@ -407,6 +395,13 @@ impl Runner<'_> {
             },
         }
     }
+}
+
+/// Nothing got into the commit that was not looked at.
+fn only_what_was_seen(prepared: &snapshot::Prepared, judged: &Judged) -> bool {
+    prepared.changes.iter().all(|it| {
+        it.oid.is_none() || it.path.starts_with(b".dex/") || judged.seen.contains(&it.path)
+    })
 }
 
 fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunError> {
