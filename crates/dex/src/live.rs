@@ -214,6 +214,9 @@ pub struct Finished {
     /// The branch's value when the agent ended: commits after it are a person's.
     #[serde(default)]
     pub tip_after: Option<Oid>,
+    /// The branch HEAD was on then, full name.
+    #[serde(default)]
+    pub head_after: Option<String>,
     /// RFC 3339, UTC.
     pub ended_at: String,
     /// Milliseconds.

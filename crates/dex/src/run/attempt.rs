@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use agents::transcript::Transcript;
 use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
-use gitdb::Oid;
 use gitdb::protect::ProtectChange;
+use gitdb::{Head, Oid};
 use serde_json::Value;
 
 use super::{Event, RunError, Runner, dotdex, new_id, now};
@@ -48,6 +48,7 @@ struct Seen {
     noticed: Vec<String>,
     steps: Vec<agents::transcript::Step>,
     tip_after: Option<Oid>,
+    head_after: Option<String>,
 }
 
 /// How an attempt went.
@@ -105,6 +106,10 @@ impl Runner<'_> {
                 .map(|it| it.steps(RECORDED_STEPS))
                 .unwrap_or_default(),
             tip_after: gitdb::refs::read(&self.repo, &self.live.branch)?,
+            head_after: match self.repo.head()? {
+                Head::Branch { name, .. } => Some(name),
+                Head::Detached(_) => None,
+            },
         };
         let tried = self.judge(job, attempt.clone(), outcome, seen);
         match &tried {
@@ -343,6 +348,7 @@ impl Runner<'_> {
         Tried::Finished(Box::new(Finished {
             attempt,
             tip_after: seen.tip_after,
+            head_after: seen.head_after,
             ended_at: now(),
             duration_ms: seen.duration_ms,
             answer: Some(given),

@@ -26,6 +26,7 @@ mod attempt;
 mod commit;
 pub mod dotdex;
 mod inputs;
+mod judged;
 pub mod setup;
 mod stages;
 mod stop;

@@ -242,8 +242,9 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
         Head::Detached(_) => None,
     };
     // Known work trees of runs that ended hard: nothing of theirs may still write here.
-    super::end_leftovers(repo, &root);
+    // In a tree of its own the run has no say here: another one may be at work.
     if here.is_some() {
+        super::end_leftovers(repo, &root);
         super::clear_leftovers(repo)?;
     }
     let (run_id, branch) = free_name(repo)?;

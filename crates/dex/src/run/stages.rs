@@ -199,6 +199,7 @@ impl Runner<'_> {
                 decision: None,
             },
             tip_after: None,
+            head_after: None,
             ended_at: at,
             duration_ms: 0,
             answer: None,
@@ -482,10 +483,10 @@ impl Runner<'_> {
         if done.attempt.number >= TRIES {
             return Ok(Went::Pause(
                 PauseReason::NeedsInput,
-                super::commit::explain_secrets(&found),
+                super::judged::explain_secrets(&found),
             ));
         }
-        let problem = super::commit::tell_secrets(&found);
+        let problem = super::judged::tell_secrets(&found);
         let ending = crate::element::Ending {
             at: done.ended_at.clone(),
             duration_ms: done.duration_ms,
