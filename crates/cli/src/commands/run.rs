@@ -187,6 +187,9 @@ fn save(repo: &Repo, wanted: &Wanted) -> Result<(), Failure> {
     if setup::dirty(repo, &wanted.goal)?.is_empty() {
         return Ok(());
     }
+    // What describes this machine is not theirs to commit either, whatever the branch ignores.
+    let lines = setup::excluded();
+    repo.exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
     let commit = repo
         .commit_work_tree("dex: pre-run autosave\n")
         .map_err(|error| {
