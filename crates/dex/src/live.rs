@@ -135,6 +135,12 @@ pub enum Work {
     Idle,
     /// An agent works, or worked when we died.
     Started(Box<Attempt>),
+    /// The attempt is over and recorded, and did not finish its stage: its files are to be kept as
+    /// an undo entry and put back.
+    SettingAside {
+        /// What the undo entry will say.
+        reason: String,
+    },
     /// The agent finished; its work is not committed. A restart goes on from here.
     AgentFinished(Box<Finished>),
     /// Tree and commit exist; the branch may have moved already.

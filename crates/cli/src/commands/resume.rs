@@ -91,7 +91,7 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
             "ended process {pid}, left over from a run that was killed"
         ));
     }
-    let choice = choice(args, &live)?;
+    let choice = choice(args, &live, &uncommitted(&repo, &live)?)?;
     if !live.set_up {
         repo = setup::put_in_place(&repo, &mut live)?;
     }
@@ -144,13 +144,40 @@ fn head_moved(live: &Live) -> bool {
     pause.is_some_and(|it| it.reason == PauseReason::HeadMoved)
 }
 
+/// What lies in the work tree between two stages and is nobody's but a person's. Files of a
+/// finished part of `implement` are the run's.
+fn uncommitted(repo: &Repo, live: &Live) -> Result<Vec<String>, Failure> {
+    let between_stages = live.work == Work::Idle && live.finished_parts.is_empty();
+    if !live.set_up || !between_stages {
+        return Ok(Vec::new());
+    }
+    Ok(setup::dirty(repo, &Goal::File(live.start.goal.clone()))?)
+}
+
 /// What to do with a half-done stage: as said, as asked at the terminal, or not at all.
-fn choice(args: &args::Resume, live: &Live) -> Result<Option<Choice>, Failure> {
+fn choice(
+    args: &args::Resume,
+    live: &Live,
+    uncommitted: &[String],
+) -> Result<Option<Choice>, Failure> {
     let moved = head_moved(live);
+    if !uncommitted.is_empty() && !args.keep && !args.discard {
+        return Err(Failure::new(
+            Exit::Moved,
+            "the work tree has changes that the run did not make; nothing was started",
+        )
+        .hint(format!(
+            "{}. Commit or stash them, or take them into the next stage with `dex resume --keep`, or put them aside with `dex resume --discard` (kept as an undo entry).",
+            ui::some_of(uncommitted, 5)
+        )));
+    }
     let half_done = match &live.work {
+        Work::Idle if !uncommitted.is_empty() => Some(String::new()),
         Work::Started(attempt) => Some(attempt.place().label()),
         Work::AgentFinished(done) if moved => Some(done.attempt.place().label()),
-        Work::Idle | Work::AgentFinished(_) | Work::Committing(_) => None,
+        Work::Idle | Work::SettingAside { .. } | Work::AgentFinished(_) | Work::Committing(_) => {
+            None
+        }
     };
     let Some(label) = half_done else {
         return Ok(None);

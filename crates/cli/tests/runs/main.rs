@@ -15,6 +15,7 @@ mod odd_files;
 mod old_dex;
 mod questions;
 mod read_run;
+mod resuming;
 mod secrets;
 mod starting;
 mod stopping;

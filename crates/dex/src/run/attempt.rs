@@ -443,7 +443,16 @@ impl Runner<'_> {
         self.live
             .attempts
             .push(element::of_attempt(attempt, status, Some(&ending)));
-        self.live.work = Work::Idle;
+        // What is tried again goes on with the files as they are; anything else is put back, and a
+        // restart must know that it is not yet.
+        self.live.work = if retried {
+            Work::Idle
+        } else {
+            let label = attempt.place().label();
+            Work::SettingAside {
+                reason: format!("{label} ended without finishing ({reason})"),
+            }
+        };
         self.live.write(&self.repo)?;
         let detail = agents::redact::redact(detail);
         let place = attempt.place();

@@ -38,6 +38,10 @@ impl Runner<'_> {
                 Ok(Went::Pause(PauseReason::UserAbort, why))
             }
             Work::Started(attempt) => Err(RunError::HalfDone(attempt.place().label())),
+            Work::SettingAside { reason } => {
+                self.finish_setting_aside(&reason)?;
+                Ok(Went::On)
+            }
             Work::AgentFinished(done) => {
                 if let Some(went) = self.take_answers()? {
                     return Ok(went);
@@ -173,6 +177,17 @@ impl Runner<'_> {
                 self.live.tip = tip.clone();
                 self.notice(&format!(
                     "commits made by hand since {label} are kept and built upon"
+                ));
+                Ok(tip)
+            }
+            Meanwhile::Committed { tip, .. }
+                if done.tip_after.as_ref().is_some_and(|it| *it != tip) =>
+            {
+                // A person committed on top of the agent's commits: theirs must stay on the
+                // branch, and the agent's are under them.
+                self.live.tip = tip.clone();
+                self.notice(&format!(
+                    "commits made by hand since {label} are kept, and the agent's under them"
                 ));
                 Ok(tip)
             }

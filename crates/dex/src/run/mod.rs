@@ -368,7 +368,7 @@ pub fn clear_leftovers(repo: &Repo) -> Result<(), GitError> {
     let mut lives = Live::all(repo).into_iter().flatten().filter(in_this_tree);
     let prepared = lives.find_map(|it| match it.work {
         Work::Committing(committing) => Some(committing.prepared),
-        Work::Idle | Work::Started(_) | Work::AgentFinished(_) => None,
+        Work::Idle | Work::Started(_) | Work::SettingAside { .. } | Work::AgentFinished(_) => None,
     });
     gitdb::snapshot::sweep(repo, prepared.as_ref())
 }

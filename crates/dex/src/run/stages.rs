@@ -334,20 +334,19 @@ impl Runner<'_> {
                 Tried::Stopped => return Ok(Parted::Went(Went::On)),
                 Tried::Unusable { problem, .. } if tries < TRIES => feedback = Some(problem),
                 Tried::Unusable { .. } | Tried::Failed { .. } => {
-                    self.mark_last_failed();
-                    self.set_aside(&format!("{} failed", place.label()))?;
+                    self.finish_what_is_left()?;
                     return Ok(Parted::Went(Went::On));
                 }
                 Tried::Capped { detail } => {
                     let detail = self.which_cap(&detail);
-                    self.set_aside(&format!("{} reached its cost cap", place.label()))?;
+                    self.finish_what_is_left()?;
                     return Ok(Parted::Went(Went::Pause(
                         PauseReason::BudgetExceeded,
                         detail,
                     )));
                 }
                 Tried::Unavailable { detail } => {
-                    self.set_aside(&format!("{} had no agent", place.label()))?;
+                    self.finish_what_is_left()?;
                     return Ok(Parted::Went(Went::Pause(
                         PauseReason::AgentUnavailable,
                         detail,
@@ -388,13 +387,6 @@ impl Runner<'_> {
             it.stage.as_deref() == Some(place.stage.name()) && it.cycle == Some(place.cycle)
         };
         self.live.attempts.iter().filter(of_place).count() as u32
-    }
-
-    /// The last attempt is the stage's failure after all: nobody tries again.
-    fn mark_last_failed(&mut self) {
-        if let Some(last) = self.live.attempts.last_mut() {
-            last.retried = false;
-        }
     }
 
     /// Keeps a finished part of `implement`, so that a crash later does not pay for it again.
@@ -522,6 +514,9 @@ impl Runner<'_> {
             Tried::Stopped => return Ok(Went::On),
             _ => {
                 // The first attempt's work stands; only its secret is still in the way.
+                self.live
+                    .attempts
+                    .retain(|it| it.phase_id != done.attempt.phase_id);
                 self.live.work = Work::AgentFinished(done);
                 self.live.write(&self.repo)?;
             }
