@@ -207,14 +207,20 @@ impl Observer for Live {
         }
         let prompt =
             "Number or answer (empty: the recommended one; `leave`: decide the rest for me):";
-        match ui::ask_line(prompt) {
-            None => Reply::Nobody,
-            Some(line) if line.is_empty() => Reply::Nobody,
-            Some(line) if line == "leave" => {
-                self.person = Person::Left;
-                Reply::Nobody
+        loop {
+            let line = match ui::ask_line(prompt) {
+                None => return Reply::Nobody,
+                Some(line) if line.is_empty() => return Reply::Nobody,
+                Some(line) if line == "leave" => {
+                    self.person = Person::Left;
+                    return Reply::Nobody;
+                }
+                Some(line) => line,
+            };
+            match choice(question, &line) {
+                Some(answer) => return Reply::Answer(answer),
+                None => self.line("There is no such choice."),
             }
-            Some(line) => Reply::Answer(choice(question, &line)),
         }
     }
 }
@@ -237,9 +243,15 @@ impl Live {
     }
 }
 
-/// An answer as typed: the number of an option stands for it.
-pub fn choice(question: &Question, typed: &str) -> String {
-    let number = typed.parse::<usize>().ok().and_then(|it| it.checked_sub(1));
-    let option = number.and_then(|it| question.options.get(it));
-    option.map_or_else(|| typed.to_owned(), |it| it.label.clone())
+/// An answer as typed: the number of an option stands for it. None for a number of no option,
+/// which is more likely a slip than an answer.
+pub fn choice(question: &Question, typed: &str) -> Option<String> {
+    let Ok(number) = typed.trim().parse::<usize>() else {
+        return Some(typed.to_owned());
+    };
+    if question.options.is_empty() {
+        return Some(typed.to_owned());
+    }
+    let option = question.options.get(number.checked_sub(1)?)?;
+    Some(option.label.clone())
 }

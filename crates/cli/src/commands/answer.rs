@@ -40,8 +40,17 @@ pub fn answer(dir: &Path, args: &args::Answer) -> Result<Exit, Failure> {
             "the question was answered meanwhile",
         ));
     };
+    let Some(text) = crate::progress::choice(&question.asks[0], given) else {
+        let count = question.asks[0].options.len();
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("there is no choice {}; nothing was answered", clean(given)),
+        )
+        .hint(format!(
+            "Type a number from 1 to {count}, or words: a number of your own as in `dex answer \"the number 8080\"`."
+        )));
+    };
     let ask = question.asks.remove(0);
-    let text = crate::progress::choice(&ask, given);
     question.given.push(Assumption {
         question: agents::redact::redact(&ask.question),
         answer: agents::redact::redact(&text),

@@ -101,7 +101,8 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         drop(lock);
         return run::detach(&repo, &live, &again(args, choice));
     }
-    take_over(&mut live, args, &reconciled);
+    let limits = settings(&repo)?;
+    take_over(&mut live, args, &reconciled, &limits);
     let sitting = run::Sitting {
         detached: args.detached,
         person: ui::person_is_there(),
@@ -204,7 +205,17 @@ fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
 }
 
 /// A person goes on: what failed before no longer counts, and what they say now does.
-fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled) {
+///
+/// What bounds a single stage is read anew, so that a person can raise what stopped it; what
+/// bounds the whole run, and how it works, stays as it was started (case H07).
+fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled, limits: &dex::live::Settings) {
+    let own = &mut live.start.settings;
+    own.stage_budget_micro_usd = limits.stage_budget_micro_usd;
+    own.stage_timeout_ms = limits.stage_timeout_ms;
+    own.idle_ms = limits.idle_ms;
+    own.max_turns = limits.max_turns;
+    own.max_verify_retries = limits.max_verify_retries;
+    own.wait_for_quota_ms = limits.wait_for_quota_ms;
     live.forgiven_cycles = run.progress.cycles_completed;
     for attempt in live
         .attempts

@@ -187,6 +187,10 @@ fn save(repo: &Repo, wanted: &Wanted) -> Result<(), Failure> {
     if setup::dirty(repo, &wanted.goal)?.is_empty() {
         return Ok(());
     }
+    // What describes this machine stays out of it, before it is there for the first time too.
+    let machine = setup::excluded();
+    repo.exclude(&machine.iter().map(String::as_str).collect::<Vec<_>>())
+        .map_err(setup::StartError::from)?;
     let commit = repo
         .commit_work_tree("dex: pre-run autosave\n")
         .map_err(|error| {

@@ -81,6 +81,9 @@ fn watch(repo: &Repo, known: &facts::Known) -> Result<Exit, Failure> {
     }
 }
 
+/// Questions shown.
+const MAX_ASKS: usize = 5;
+
 /// For people.
 pub fn show(run: &Reconciled) {
     let branch = run.branch.as_deref().unwrap_or("?");
@@ -99,6 +102,10 @@ pub fn show(run: &Reconciled) {
             pause.reason.name(),
             clean(&pause.why)
         ));
+    }
+    let asks = run.question.iter().flat_map(|it| &it.asks);
+    for ask in asks.take(MAX_ASKS) {
+        ui::out(format!("  {} {}", styled(BOLD, "?"), clean(&ask.question)));
     }
     if let Some(until) = waiting(run) {
         ui::out(styled(

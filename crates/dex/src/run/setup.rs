@@ -301,12 +301,16 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
     Ok((run_repo, live, lock))
 }
 
-/// Takes away what starts that were killed before they were in place left in this work tree
+/// Takes away what starts that were killed before their first stage left in this work tree
 /// (case G09): a branch without a commit of its own, HEAD on it, a live record. Anything that
 /// does not look exactly like that stays.
 fn drop_half_made(repo: &Repo, root: &Path) -> Result<(), StartError> {
-    let half_made =
-        |it: &Live| it.worktree == root && !it.set_up && it.start.parent_run_id.is_none();
+    let untouched =
+        |it: &Live| it.work == Work::Idle && it.attempts.is_empty() && it.pause.is_none();
+    let half_made = |it: &Live| {
+        let here = it.worktree == root && it.start.parent_run_id.is_none();
+        here && (!it.set_up || (untouched(it) && it.tip == it.start.base_sha))
+    };
     for live in Live::all(repo).into_iter().flatten().filter(half_made) {
         let at = refs::read(repo, &live.branch)?;
         if at.as_ref().is_some_and(|it| *it != live.tip) {

@@ -338,6 +338,7 @@ impl Runner<'_> {
                     return Ok(Parted::Went(Went::On));
                 }
                 Tried::Capped { detail } => {
+                    let detail = self.which_cap(&detail);
                     self.set_aside(&format!("{} reached its cost cap", place.label()))?;
                     return Ok(Parted::Went(Went::Pause(
                         PauseReason::BudgetExceeded,
@@ -364,6 +365,21 @@ impl Runner<'_> {
                 }
             }
         }
+    }
+
+    /// Which of the two budgets an attempt used up, and how it is raised.
+    fn which_cap(&self, detail: &str) -> String {
+        let settings = &self.live.start.settings;
+        let since = crate::progress::cost_micro(&self.live.attempts).unwrap_or(0);
+        let dollars = crate::files::dollars;
+        if self.spent_committed + since >= settings.max_budget_micro_usd {
+            let all = dollars(settings.max_budget_micro_usd);
+            return format!("{detail}: the run's budget is ${all:.2}");
+        }
+        let of_stage = dollars(settings.stage_budget_micro_usd);
+        format!(
+            "{detail}: a stage's budget is ${of_stage:.2}; `dex config limits.stageBudgetUsd USD` raises it"
+        )
     }
 
     fn tries_so_far(&self, place: &Place) -> u32 {
