@@ -349,6 +349,7 @@ fn explain(pause: &Pause, question: bool) {
     ));
     let next = match pause.reason {
         PauseReason::UserAbort | PauseReason::StepMode => "dex resume",
+        PauseReason::BudgetExceeded if pause.of_stage => "dex resume --stage-budget USD",
         PauseReason::BudgetExceeded => "dex resume --budget USD",
         PauseReason::MaxCyclesReached => "dex resume --cycles N",
         PauseReason::ConsecutiveFailures => {

@@ -15,6 +15,7 @@ mod odd;
 mod odd_files;
 mod old_dex;
 mod questions;
+mod reviewed;
 mod secrets;
 mod starting;
 mod stopping;

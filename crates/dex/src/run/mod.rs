@@ -320,7 +320,11 @@ impl Runner<'_> {
     }
 
     fn pause(&mut self, reason: PauseReason, why: String) -> Result<Ended, RunError> {
+        let spent = self.spent_committed
+            + crate::progress::cost_micro(&self.live.attempts).unwrap_or(0);
+        let in_bounds = spent < self.live.start.settings.max_budget_micro_usd;
         let pause = Pause {
+            of_stage: reason == PauseReason::BudgetExceeded && in_bounds,
             reason,
             why,
             at: now(),

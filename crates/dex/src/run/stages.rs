@@ -378,7 +378,7 @@ impl Runner<'_> {
         }
         let of_stage = dollars(settings.stage_budget_micro_usd);
         format!(
-            "{detail}: a stage's budget is ${of_stage:.2}; `dex config limits.stageBudgetUsd USD` raises it"
+            "{detail}: a stage's budget (limits.stageBudgetUsd) is ${of_stage:.2}"
         )
     }
 
