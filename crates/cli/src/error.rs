@@ -237,7 +237,7 @@ fn dirty_hint(paths: &[String]) -> String {
         String::new()
     };
     format!(
-        "{}{more}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
+        "Not committed: {}{more}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
         shown.join(", ")
     )
 }

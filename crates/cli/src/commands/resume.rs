@@ -98,6 +98,10 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
     let agent = session::agent(&repo, &live.start.settings, session::script_speed())?;
     run::check_agent(agent.as_ref())?;
     if args.detach {
+        // Said here, where somebody reads it; a moved HEAD is what the choice puts back.
+        if choice.is_none() || !head_moved(&live) {
+            dex::run::check_place(&repo, &live)?;
+        }
         drop(lock);
         return run::detach(&repo, &live, &again(args, choice));
     }
