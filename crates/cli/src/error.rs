@@ -230,7 +230,7 @@ fn start(error: &StartError) -> Failure {
 
 fn dirty_hint(paths: &[String]) -> String {
     format!(
-        "Changed: {}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
+        "Not committed: {}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
         crate::ui::some_of(paths, 5)
     )
 }

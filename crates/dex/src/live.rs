@@ -25,8 +25,10 @@ pub struct Live {
     /// Its branch, full name.
     pub branch: String,
     /// Root of the work tree it works in.
+    #[serde(with = "path")]
     pub worktree: PathBuf,
     /// That work tree's git directory.
+    #[serde(with = "path")]
     pub git_dir: PathBuf,
     /// What it started from and with; never changes.
     pub start: Start,
@@ -275,6 +277,9 @@ pub struct Pause {
     pub why: String,
     /// RFC 3339, UTC.
     pub at: String,
+    /// Of `budget_exceeded`: a single stage's dollars are used up, not the run's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_stage: bool,
 }
 
 /// The named reasons to stop before the end.
@@ -391,5 +396,37 @@ impl Live {
         store::write(&repo.common_dir, &path, &store::to_json(self))?;
         gitdb::fault::point("live.after");
         Ok(())
+    }
+}
+
+/// A path in JSON: text; where it is none, `{"bytes": […]}`, so that nothing is lost.
+mod path {
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Text(String),
+        Bytes { bytes: Vec<u8> },
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        let form = match path.to_str() {
+            Some(text) => Form::Text(text.to_owned()),
+            None => Form::Bytes {
+                bytes: path.as_os_str().as_bytes().to_vec(),
+            },
+        };
+        form.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(match Form::deserialize(from)? {
+            Form::Text(text) => PathBuf::from(text),
+            Form::Bytes { bytes } => std::ffi::OsString::from_vec(bytes).into(),
+        })
     }
 }

@@ -98,6 +98,10 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
     let agent = session::agent(&repo, &live.start.settings, session::script_speed())?;
     run::check_agent(agent.as_ref())?;
     if args.detach {
+        // Said here, where somebody reads it; a moved HEAD is what the choice puts back.
+        if choice.is_none() || !head_moved(&live) {
+            dex::run::check_place(&repo, &live)?;
+        }
         drop(lock);
         return run::detach(&repo, &live, &again(args, choice));
     }
@@ -205,7 +209,8 @@ fn choice(
     }
 }
 
-/// The words for the process in the background.
+/// The words for the process in the background. Values are joined to their names: they may begin
+/// with a dash.
 fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
     let mut words = Vec::new();
     match choice {
@@ -214,19 +219,23 @@ fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
         None => {}
     }
     if let Some(note) = &args.note {
-        words.extend(["-m".to_owned(), note.clone()]);
+        words.push(format!("--message={note}"));
     }
-    if let Some(budget) = args.budget {
-        words.extend(["--budget".to_owned(), budget.to_string()]);
+    for (name, value) in [
+        ("budget", args.budget),
+        ("stage-budget", args.stage_budget),
+        ("stage-timeout", args.stage_timeout),
+    ] {
+        words.extend(value.map(|it| format!("--{name}={it}")));
     }
     if let Some(cycles) = args.cycles {
-        words.extend(["--cycles".to_owned(), cycles.to_string()]);
+        words.push(format!("--cycles={cycles}"));
     }
     if args.step {
         words.push("--step".to_owned());
     }
     for path in &args.allow {
-        words.extend(["--allow".to_owned(), path.clone()]);
+        words.push(format!("--allow={path}"));
     }
     words
 }
@@ -243,6 +252,7 @@ fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled, limits: &de
     own.max_turns = limits.max_turns;
     own.max_verify_retries = limits.max_verify_retries;
     own.wait_for_quota_ms = limits.wait_for_quota_ms;
+    of_a_stage(own, args);
     live.forgiven_cycles = run.progress.cycles_completed;
     for attempt in live
         .attempts
@@ -262,6 +272,16 @@ fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled, limits: &de
     live.allow.extend(args.allow.iter().cloned());
 }
 
+/// What the command line says of a single stage's limits.
+fn of_a_stage(settings: &mut dex::live::Settings, args: &args::Resume) {
+    if let Some(budget) = args.stage_budget {
+        settings.stage_budget_micro_usd = dex::files::micro(budget);
+    }
+    if let Some(minutes) = args.stage_timeout {
+        settings.stage_timeout_ms = (minutes * 60_000.0).round() as u64;
+    }
+}
+
 /// `--from`: a new run that starts where a finished stage of another one ended.
 fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     let found = dex::facts::checkpoint(repo, from)?;
@@ -278,6 +298,7 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     if let Some(cycles) = args.cycles {
         settings.max_cycles = cycles;
     }
+    of_a_stage(&mut settings, args);
     settings.allow.extend(args.allow.iter().cloned());
     let agent = session::agent(repo, &settings, session::script_speed())?;
     run::check_agent(agent.as_ref())?;

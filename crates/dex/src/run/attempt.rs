@@ -370,11 +370,12 @@ impl Runner<'_> {
         }
         let paths = super::inputs::Paths::of(&self.live.start.goal);
         let wanted = paths.output(job.place.stage, spec_dir.as_deref());
-        let there = wanted.iter().any(|path| {
-            std::fs::symlink_metadata(root.join(path)).is_ok_and(|it| it.is_file() && it.len() > 0)
-        });
+        let there = wanted.iter().any(|path| is_written(root, path));
         if wanted.is_empty() || there {
             Ok(spec_dir)
+        } else if root.join(&wanted[0]).exists() {
+            let path = &wanted[0];
+            Err(format!("{path} is empty, or a symbolic link leads to it"))
         } else {
             Err(format!("{} was not written", wanted[0]))
         }
@@ -383,7 +384,7 @@ impl Runner<'_> {
     /// The directory `specify` made: the proposed one, else the only new one under `specs/`.
     fn new_spec_dir(&self, proposed: Option<&str>) -> Result<String, String> {
         let root = &self.live.worktree;
-        if let Some(proposed) = proposed.filter(|it| root.join(it).join("spec.md").is_file()) {
+        if let Some(proposed) = proposed.filter(|it| is_written(root, &format!("{it}/spec.md"))) {
             return Ok(proposed.to_owned());
         }
         let before = self
@@ -397,7 +398,7 @@ impl Runner<'_> {
             .filter(|it| it.file_type().is_ok_and(|it| it.is_dir()))
             .filter_map(|it| it.file_name().into_string().ok())
             .map(|name| format!("specs/{name}"))
-            .filter(|dir| !before.contains(dir) && root.join(dir).join("spec.md").is_file())
+            .filter(|dir| !before.contains(dir) && is_written(root, &format!("{dir}/spec.md")))
             .collect();
         match new.len() {
             1 => Ok(new.remove(0)),
@@ -527,6 +528,19 @@ fn failed(failure: Failure, detail: String) -> Tried {
             detail,
         },
     }
+}
+
+/// Whether a file below the root has content, with no symbolic link on the way: what is behind
+/// one is in no commit, and perhaps not even in the project.
+fn is_written(root: &std::path::Path, path: &str) -> bool {
+    let mut at = root.to_owned();
+    for part in std::path::Path::new(path).components() {
+        at.push(part);
+        if at.symlink_metadata().map_or(true, |it| it.is_symlink()) {
+            return false;
+        }
+    }
+    at.metadata().is_ok_and(|it| it.is_file() && it.len() > 0)
 }
 
 /// The result of `verify`: passed only if the command passed and the agent found nothing that

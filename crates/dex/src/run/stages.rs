@@ -377,9 +377,7 @@ impl Runner<'_> {
             return format!("{detail}: the run's budget is ${all:.2}");
         }
         let of_stage = dollars(settings.stage_budget_micro_usd);
-        format!(
-            "{detail}: a stage's budget is ${of_stage:.2}; `dex config limits.stageBudgetUsd USD` raises it"
-        )
+        format!("{detail}: a stage's budget (limits.stageBudgetUsd) is ${of_stage:.2}")
     }
 
     fn tries_so_far(&self, place: &Place) -> u32 {
