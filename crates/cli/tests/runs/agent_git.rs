@@ -401,3 +401,121 @@ fn a_process_left_behind_does_not_write_after_the_stage() {
     assert!(began.elapsed() < Duration::from_secs(60));
     assert!(project.is_clean());
 }
+
+#[test]
+fn what_the_verify_command_does_to_git_and_dot_dex_is_put_back_too() {
+    let repo = Repo::new();
+    let canary = repo.beside("canary");
+    let check = format!(
+        "printf '#!/bin/sh\\necho $0 >> {0}\\n' > ../canary.sh; chmod +x ../canary.sh; \
+         cp ../canary.sh .git/hooks/post-commit; git config core.fsmonitor {0}.sh; \
+         mkdir -p .dex/prompts; echo evil > .dex/prompts/learnings.md; \
+         echo '{{\"agent\":\"claude\"}}' > .dex/dex-config.json; echo seen > ../seen\n",
+        canary.display()
+    );
+    std::fs::write(repo.beside("check.sh"), check).unwrap();
+    let project = Project::in_repo(repo, &sh("cp ../check.sh check.sh"));
+    project.settings(&json!({ "agent": "scripted", "verifyCommand": "sh check.sh" }));
+    let settings = project.repo.read(".dex/dex-config.json");
+    let config = project.repo.read(".git/config");
+    project.whole_run("a verify command that tampers");
+    assert!(project.repo.beside("seen").exists());
+    assert!(!canary.exists());
+    assert_eq!(project.repo.read(".dex/dex-config.json"), settings);
+    assert_eq!(project.repo.read(".git/config"), config);
+    for gone in [".git/hooks/post-commit", ".dex/prompts/learnings.md"] {
+        assert!(!project.repo.path().join(gone).exists(), "{gone}");
+    }
+    let noticed = phases(&project, "verify")[0]["noticed"].to_string();
+    for word in ["the verify command ran", "config", "post-commit", "prompts"] {
+        assert!(noticed.contains(word), "{word}: {noticed}");
+    }
+}
+
+#[test]
+fn what_the_verify_command_did_before_a_crash_is_put_back_at_the_resume() {
+    let project = project("echo x > x.txt");
+    let command = "if [ ! -e ../once ]; then git config core.fsmonitor /nowhere; \
+        mkdir -p .dex/prompts; echo evil > .dex/prompts/learnings.md; touch ../once; sleep 60; fi";
+    project.settings(&json!({ "agent": "scripted", "verifyCommand": command }));
+    let config = project.repo.read(".git/config");
+    let mut child = project.start(&["run", "--small"]);
+    project.until("the command is at work", |it| {
+        it.repo.beside("once").exists()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_ne!(project.repo.read(".git/config"), config);
+    project.dex_ok(&["resume"]);
+    project.is_over("killed in the verify command");
+    assert_eq!(project.repo.read(".git/config"), config);
+    assert!(
+        !project
+            .repo
+            .path()
+            .join(".dex/prompts/learnings.md")
+            .exists()
+    );
+}
+
+#[test]
+fn files_changed_by_the_verifying_agent_are_verified_again() {
+    let verifying = |run: &str| {
+        let run = run.to_owned();
+        script(&["A greeting"], move |_, name| match name {
+            "implement" => Some(runs(&[&["sh", "-ec", "echo x > good.txt"]])),
+            "verify" => Some(runs(&[&["sh", "-ec", &run]])),
+            _ => None,
+        })
+    };
+    let cases = [
+        ("rm good.txt", false, 2),
+        ("git rm -q good.txt; git commit -qm 'all is well'", false, 2),
+        ("echo more > other.txt", true, 2),
+        ("true", true, 1),
+    ];
+    for (run, passed, times) in cases {
+        let project = Project::in_repo(Repo::new(), &verifying(run));
+        project.settings(
+            &json!({ "agent": "scripted", "limits": { "maxVerifyRetries": 0 },
+            "verifyCommand": "echo ran >> ../ran; test -e good.txt" }),
+        );
+        let answer = project.dex(&["run", "--small", "--max-cycles", "1"]);
+        let verify = &phases(&project, "verify")[0];
+        assert_eq!(
+            verify["verify"]["passed"], passed,
+            "{run}: {verify} {}",
+            answer.err
+        );
+        assert_eq!(verify["verify"]["by"], "command");
+        let ran = std::fs::read_to_string(project.repo.beside("ran")).unwrap();
+        assert_eq!(ran.lines().count(), times, "{run}");
+    }
+}
+
+#[test]
+fn flags_an_agent_sets_do_not_hide_its_work_and_the_users_own_stay() {
+    let repo = Repo::new();
+    repo.write("mine.txt", "as committed\n");
+    repo.write("other.txt", "as committed\n");
+    repo.git(&["add", "-A"]);
+    repo.git(&["commit", "-qm", "files"]);
+    repo.git(&["update-index", "--assume-unchanged", "mine.txt"]);
+    repo.write("mine.txt", "only here\n");
+    let project = Project::in_repo(
+        repo,
+        &sh("echo new > README.md; echo new > other.txt; \
+             git update-index --assume-unchanged README.md; git update-index --skip-worktree other.txt"),
+    );
+    project.whole_run("hidden files");
+    for path in ["README.md", "other.txt"] {
+        assert_eq!(project.repo.git(&["show", &format!("HEAD:{path}")]), "new");
+    }
+    assert_eq!(project.repo.git(&["show", "HEAD:mine.txt"]), "as committed");
+    assert_eq!(
+        project.repo.git(&["ls-files", "-v", "mine.txt"]),
+        "h mine.txt"
+    );
+    let noticed = noticed(&project);
+    assert!(noticed.contains("README.md was hidden"), "{noticed}");
+}

@@ -34,6 +34,10 @@ pub(super) struct Job {
     pub(super) prompt: String,
     pub(super) tools: ToolSurface,
     pub(super) verify: Option<Verify>,
+    /// Names the files the verify command ran on.
+    pub(super) verified_files: Option<String>,
+    /// What was noticed before the agent began.
+    pub(super) noticed: Vec<String>,
     pub(super) session: Option<String>,
     /// For `learnings`: what the cycle came to.
     pub(super) cycle_outcome: Option<CycleOutcome>,
@@ -140,6 +144,7 @@ impl Runner<'_> {
             sandbox: Some("none".to_owned()),
             used: Used::default(),
             verify: job.verify.clone(),
+            verified_files: job.verified_files.clone(),
             decision: None,
         }
     }
@@ -151,7 +156,7 @@ impl Runner<'_> {
     }
 
     /// Remembers what the agent must not change: git's config and hooks, and `.dex/`.
-    fn protect(&self, scratch: &std::path::Path) -> Result<(), RunError> {
+    pub(super) fn protect(&self, scratch: &std::path::Path) -> Result<(), RunError> {
         let protected = gitdb::protect::capture(&self.repo, &self.live.branch)?;
         let path = scratch.join("protected.json");
         store::write(&self.repo.common_dir, &path, &store::to_json(&protected))?;
@@ -349,7 +354,7 @@ impl Runner<'_> {
             assumptions: Vec::new(),
             steps: seen.steps,
             cycle_outcome: job.cycle_outcome,
-            noticed: seen.noticed,
+            noticed: [job.noticed.clone(), seen.noticed].concat(),
             agent_commits: Vec::new(),
             left_out: Vec::new(),
         }))
@@ -465,6 +470,7 @@ fn describe(change: &ProtectChange) -> Option<String> {
         {
             return None;
         }
+        ProtectChange::Hidden { path } => format!("{path} was hidden from git and is not any more"),
         ProtectChange::RefAdded { name, to } => format!("{name} was made at {}", to.short()),
         ProtectChange::RefMoved { name, from, to } => {
             format!("{name} was moved from {} to {}", from.short(), to.short())
@@ -516,7 +522,7 @@ fn failed(failure: Failure, detail: String) -> Tried {
 
 /// The result of `verify`: passed only if the command passed and the agent found nothing that
 /// blocks. Without a command it is the agent's word.
-fn settle_verify(command: Option<Verify>, word: &answer::Verify) -> Verify {
+pub(super) fn settle_verify(command: Option<Verify>, word: &answer::Verify) -> Verify {
     let mut failures: Vec<String> = word
         .blocking()
         .map(|it| format!("{}: {}", it.criterion, it.description))

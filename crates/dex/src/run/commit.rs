@@ -74,6 +74,9 @@ impl Runner<'_> {
                     self.keep_part()?;
                     return Ok(Went::On);
                 }
+                if !self.verify_again()? {
+                    return Ok(Went::On);
+                }
                 Ok(match self.commit_finished()? {
                     Committed::Done => Went::On,
                     Committed::Pause(reason, why) => Went::Pause(reason, why),
