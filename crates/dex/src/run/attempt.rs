@@ -497,7 +497,7 @@ fn redacted(answer: Value) -> Value {
         Value::Array(items) => items.into_iter().map(redacted).collect(),
         Value::Object(fields) => fields
             .into_iter()
-            .map(|(key, value)| (key, redacted(value)))
+            .map(|(key, value)| (agents::redact::redact(&key), redacted(value)))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => answer,
     }
