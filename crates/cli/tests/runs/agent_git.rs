@@ -521,3 +521,58 @@ fn flags_an_agent_sets_do_not_hide_its_work_and_the_users_own_stay() {
     let noticed = noticed(&project);
     assert!(noticed.contains("README.md was hidden"), "{noticed}");
 }
+
+#[test]
+fn what_is_left_out_is_looked_at_anew_at_each_stage() {
+    let nested = "git init -q nested; git -C nested -c user.name=x -c user.email=x@x commit -q --allow-empty -m x";
+    let big = "head -c 200000 /dev/zero > shrinks.bin; cp shrinks.bin stays.bin";
+    let implement = format!("{big}; {nested}; echo x > nested/file.txt");
+    let verify = "rm -rf nested/.git; echo small > shrinks.bin";
+    let script = script(&["A greeting"], |_, name| match name {
+        "implement" => Some(runs(&[&["sh", "-ec", &implement]])),
+        "verify" => Some(runs(&[&["sh", "-ec", verify]])),
+        _ => None,
+    });
+    let project = Project::in_repo(Repo::new(), &script);
+    let settings = json!({ "agent": "scripted", "commit": { "maxFileBytes": 100_000 } });
+    project.settings(&settings);
+    project.repo.write(".git/info/exclude", "# mine\nown.txt");
+    project.whole_run("left out for a while");
+    let left_out = |stage: &str| -> Vec<String> {
+        let phase = phases(&project, stage).pop().unwrap()["leftOut"].clone();
+        let paths = phase.as_array().cloned().unwrap_or_default();
+        paths
+            .iter()
+            .map(|it| it["path"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        left_out("implement"),
+        ["nested", "shrinks.bin", "stays.bin"]
+    );
+    assert!(left_out("verify").is_empty(), "named once");
+    assert_eq!(project.repo.git(&["show", "HEAD:shrinks.bin"]), "small");
+    assert_eq!(project.repo.git(&["show", "HEAD:nested/file.txt"]), "x");
+    let exclude = project.repo.read(".git/info/exclude");
+    assert!(exclude.starts_with("# mine\nown.txt\n"), "{exclude}");
+    assert!(
+        exclude.ends_with("(begin)\n/stays.bin\n# dex: left out of commits in main (end)\n"),
+        "{exclude}"
+    );
+    // Over, and gone: the next run leaves no block behind.
+    std::fs::remove_file(project.repo.path().join("stays.bin")).unwrap();
+    project.prepare(&implementing(runs(&[&["sh", "-ec", "echo y > y.txt"]])));
+    project.dex_ok(&["run", "--small"]);
+    let exclude = project.repo.read(".git/info/exclude");
+    assert!(!exclude.contains("left out"), "{exclude}");
+}
+
+#[test]
+fn a_goal_that_could_not_be_committed_is_refused_by_name() {
+    let project = project("echo x > x.txt");
+    project.repo.write("GOAL.md", "long\n".repeat(300_000));
+    let answer = project.dex(&["run", "--small"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.err);
+    assert!(answer.err.contains("GOAL.md"), "{}", answer.err);
+    assert_eq!(project.branch(), "");
+}

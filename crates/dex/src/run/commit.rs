@@ -66,6 +66,21 @@ struct Judged {
     /// Changed paths outside `.dex/`.
     changed: u64,
     seen: BTreeSet<Vec<u8>>,
+    /// Those left out that git does not track, and ignores from now on.
+    ignored: BTreeSet<String>,
+}
+
+impl Judged {
+    /// What was left out, for the record: what git ignores is named once, by the stage at which
+    /// it was left out first.
+    fn newly_left_out(&self, run: &Reconciled) -> Vec<LeftOut> {
+        let earlier = |it: &LeftOut| {
+            let mut named = run.phases.iter().flat_map(|phase| &phase.left_out);
+            named.any(|named| (&named.path, &named.reason) == (&it.path, &it.reason))
+        };
+        let is_new = |it: &&LeftOut| !self.ignored.contains(&it.path) || !earlier(it);
+        self.left_out.iter().filter(is_new).cloned().collect()
+    }
 }
 
 impl Runner<'_> {
@@ -152,7 +167,7 @@ impl Runner<'_> {
             if !judged.secrets.is_empty() {
                 return Ok(Committed::Secrets(judged.secrets));
             }
-            done.left_out = judged.left_out.clone();
+            done.left_out = judged.newly_left_out(&run);
             self.write_dot_dex(&run, &facts, &done, judged.changed)?;
             let prepared = match self.prepare(&done, &base, &judged) {
                 Ok(prepared) => prepared,
@@ -272,6 +287,8 @@ impl Runner<'_> {
             .chain(&self.live.allow)
             .cloned()
             .collect();
+        // Looked at anew each time: a large file may have become a small one.
+        self.repo.set_left_out(&[])?;
         let surveyed = self.survey(base)?;
         let mut judged = Judged {
             exclude: Vec::new(),
@@ -279,6 +296,7 @@ impl Runner<'_> {
             secrets: Vec::new(),
             changed: 0,
             seen: BTreeSet::new(),
+            ignored: BTreeSet::new(),
         };
         for changed in &surveyed {
             let shown = String::from_utf8_lossy(&changed.path).into_owned();
@@ -324,8 +342,8 @@ impl Runner<'_> {
         Ok(found)
     }
 
-    /// Left-out files that git does not track become ignored, so that the tree is clean after the
-    /// commit; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
+    /// Left-out files that git does not track become ignored until the next commit, so that the
+    /// tree is clean after this one; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
     /// what is ignored).
     fn settle_exclusions(&self, judged: &mut Judged) -> Result<(), RunError> {
         let mut by_name = Vec::new();
@@ -341,12 +359,10 @@ impl Runner<'_> {
             // What only a folded commit tracks is untracked once that is folded.
             if !tracked || !self.is_in_tip(&shown)? {
                 lines.push(gitdb::Repo::escape_exclude(shown.trim_end_matches('/')));
+                judged.ignored.insert(agents::redact::redact(&shown));
             }
         }
-        if !lines.is_empty() {
-            self.repo
-                .exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
-        }
+        self.repo.set_left_out(&lines)?;
         judged.exclude = by_name;
         let machine = MACHINE_FILES.map(|it| it.as_bytes().to_vec());
         let seen: Vec<Vec<u8>> = machine
