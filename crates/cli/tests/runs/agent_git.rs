@@ -576,3 +576,45 @@ fn a_goal_that_could_not_be_committed_is_refused_by_name() {
     assert!(answer.err.contains("GOAL.md"), "{}", answer.err);
     assert_eq!(project.branch(), "");
 }
+
+#[test]
+fn branches_tags_and_stashes_an_agent_takes_away_can_be_brought_back() {
+    let repo = Repo::new();
+    let commit = |name: &str| {
+        repo.git(&["switch", "-q", "-c", name]);
+        repo.write(&format!("{name}.txt"), name);
+        repo.git(&["add", "-A"]);
+        repo.git(&["commit", "-qm", name]);
+        let oid = repo.git(&["rev-parse", "HEAD"]);
+        repo.git(&["switch", "-q", "main"]);
+        oid
+    };
+    let (gone, moved, tagged) = (commit("gone"), commit("moved"), commit("tagged"));
+    repo.git(&["tag", "-a", "-m", "t", "t1", "tagged"]);
+    repo.git(&["branch", "-D", "tagged"]);
+    repo.write("README.md", "mine, for later\n");
+    repo.git(&["stash", "-q"]);
+    let stash = repo.git(&["rev-parse", "refs/stash"]);
+    let script = "echo x > x.txt; git branch -D gone; git branch -f moved main; \
+        git tag -d t1; git stash drop -q";
+    let project = Project::in_repo(repo, &sh(script));
+    project.whole_run("taken away");
+    project
+        .repo
+        .git(&["reflog", "expire", "--expire=now", "--all"]);
+    project.repo.git(&["gc", "-q", "--prune=now"]);
+    for oid in [&gone, &moved, &tagged, &stash] {
+        project.repo.git(&["cat-file", "-e", oid]);
+    }
+    let noticed = noticed(&project);
+    for words in [
+        format!("`git branch -f gone {gone}`"),
+        format!("`git branch -f moved {moved}`"),
+        "`git tag -f t1 ".to_owned(),
+        format!("`git stash store {stash}`"),
+    ] {
+        assert!(noticed.contains(&words), "{words}: {noticed}");
+    }
+    let undo = project.dex_ok(&["undo", "--list"]);
+    assert!(undo.contains("removed or moved"), "{undo}");
+}

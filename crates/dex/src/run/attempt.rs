@@ -172,10 +172,24 @@ impl Runner<'_> {
         let scratch = self.scratch(phase_id);
         let path = scratch.join("protected.json");
         let mut noticed = Vec::new();
+        let mut lost = Vec::new();
         if let Some(bytes) = store::read(&path)? {
             let protected: gitdb::protect::Protected = store::parse_json(&path, &bytes)?;
             let changes = gitdb::protect::put_back(&self.repo, &protected)?;
             noticed.extend(changes.iter().filter_map(describe));
+            for change in &changes {
+                let Some(oid) = old_value(change) else {
+                    continue;
+                };
+                // What only grew still holds its old value.
+                if let ProtectChange::RefMoved { to, .. } = change
+                    && self.repo.is_ancestor(oid, to).unwrap_or(false)
+                {
+                    continue;
+                }
+                // A tag's object may be no commit; one that is gone already cannot be kept.
+                lost.extend(self.repo.resolve_commit(oid.as_str())?);
+            }
         }
         let aside = Live::dir(&self.repo, &self.live.run_id)
             .join("put-back")
@@ -187,6 +201,11 @@ impl Runner<'_> {
             &self.live.tip,
             &aside,
         )?);
+        lost.sort();
+        lost.dedup();
+        if !lost.is_empty() {
+            self.undo_entry("branches, tags or stashes were removed or moved", lost)?;
+        }
         Ok(noticed)
     }
 
@@ -456,10 +475,41 @@ impl Runner<'_> {
     }
 }
 
-/// What an agent changed in git, for people. Other runs' own refs are no news.
+/// Refs of runs: other ones may be at work, and none of theirs is news.
+fn ours(name: &str) -> bool {
+    name.starts_with(names::RUN_BRANCHES) || name.starts_with("refs/dex-local/")
+}
+
+/// What a ref or stash that an agent removed or moved had named, which `git gc` could take.
+fn old_value(change: &ProtectChange) -> Option<&Oid> {
+    match change {
+        ProtectChange::RefMoved { name, from, .. } | ProtectChange::RefRemoved { name, from } => {
+            (!ours(name)).then_some(from)
+        }
+        ProtectChange::StashRemoved { oid } => Some(oid),
+        ProtectChange::Config { .. }
+        | ProtectChange::Hook { .. }
+        | ProtectChange::Hidden { .. }
+        | ProtectChange::RefAdded { .. }
+        | ProtectChange::WorktreeAdded { .. }
+        | ProtectChange::WorktreeRemoved { .. }
+        | ProtectChange::StashAdded { .. } => None,
+    }
+}
+
+/// The command that makes a ref name this again.
+fn back(name: &str, oid: &Oid) -> String {
+    if let Some(branch) = name.strip_prefix("refs/heads/") {
+        return format!("git branch -f {branch} {oid}");
+    }
+    match name.strip_prefix("refs/tags/") {
+        Some(tag) => format!("git tag -f {tag} {oid}"),
+        None => format!("git update-ref {name} {oid}"),
+    }
+}
+
+/// What an agent changed in git, for people.
 fn describe(change: &ProtectChange) -> Option<String> {
-    let ours =
-        |name: &str| name.starts_with(names::RUN_BRANCHES) || name.starts_with("refs/dex-local/");
     Some(match change {
         ProtectChange::Config { path } => format!("{path} was changed and is put back"),
         ProtectChange::Hook { path } => format!("the hook {path} was changed and is put back"),
@@ -473,17 +523,19 @@ fn describe(change: &ProtectChange) -> Option<String> {
         ProtectChange::Hidden { path } => format!("{path} was hidden from git and is not any more"),
         ProtectChange::RefAdded { name, to } => format!("{name} was made at {}", to.short()),
         ProtectChange::RefMoved { name, from, to } => {
-            format!("{name} was moved from {} to {}", from.short(), to.short())
+            let (was, now) = (from.short(), to.short());
+            let back = back(name, from);
+            format!("{name} was moved from {was} to {now}; `{back}` takes it back")
         }
         ProtectChange::RefRemoved { name, from } => {
-            format!("{name} was removed; it was at {}", from.short())
+            format!("{name} was removed; `{}` brings it back", back(name, from))
         }
         ProtectChange::WorktreeAdded { path } => format!("the work tree {path} was added"),
         ProtectChange::WorktreeRemoved { path } => format!("the work tree {path} was removed"),
         ProtectChange::StashAdded { oid } => format!("the stash {} was added", oid.short()),
         ProtectChange::StashRemoved { oid } => {
             format!(
-                "the stash {0} was removed; `git stash store {0}` brings it back",
+                "the stash {} was removed; `git stash store {oid}` brings it back",
                 oid.short()
             )
         }
