@@ -207,6 +207,10 @@ fn start(error: &StartError) -> Failure {
             Exit::NotFound,
             format!("Write what you want into {path}, or type `dex run -m \"what you want\"`."),
         ),
+        StartError::GoalTooLarge { .. } => (
+            Exit::Usage,
+            "Shorten it; what agents only look up can be in files of its own.".to_owned(),
+        ),
         StartError::BranchExists(_) => (Exit::Moved, "Type the same command again.".to_owned()),
         StartError::NotWritable { .. } => {
             (Exit::Failed, "Make it writable for you, or work in a clone of your own.".to_owned())

@@ -92,6 +92,7 @@ pub fn skipped(place: &Place, phase_id: String, at: &str, reason: &str) -> Phase
         sandbox: None,
         used: crate::live::Used::default(),
         verify: None,
+        verified_files: None,
         decision: None,
     };
     let ending = Ending {

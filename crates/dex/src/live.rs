@@ -184,6 +184,9 @@ pub struct Attempt {
     pub used: Used,
     /// How the verify command ended, before the agent was asked.
     pub verify: Option<Verify>,
+    /// Names the files the command was run on; none without one.
+    #[serde(default)]
+    pub verified_files: Option<String>,
     /// What gap analysis found by itself.
     pub decision: Option<crate::files::record::Decision>,
 }

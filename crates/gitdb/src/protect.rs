@@ -3,7 +3,9 @@
 //! [`capture`] is taken when a stage starts. [`put_back`] compares by plain file reads, puts
 //! configuration and hooks back byte for byte before git is run again (a changed config could
 //! make that very git run a program), and then lists what else differs: branches, tags,
-//! worktrees and stashes that came, moved or went are listed, not undone.
+//! worktrees and stashes that came, moved or went are listed, not undone. Bits of the index that
+//! make git look away from a file, and were not there, are cleared: work hidden that way would be
+//! missing from the stage's commit.
 //!
 //! Files that are symbolic links are kept and compared as links and never written through.
 
@@ -16,6 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::repo::read::os_path;
+use crate::snapshot::Hidden;
 use crate::{GitError, Oid, Repo, fault, files, refs};
 
 /// Configuration, hooks and refs as they were. Serialised into the live record.
@@ -31,6 +34,11 @@ pub struct Protected {
     refs: BTreeMap<String, Oid>,
     worktrees: BTreeSet<String>,
     stashes: Vec<Oid>,
+    /// Paths git does not look at, in hex: assume-unchanged and skip-worktree.
+    #[serde(default)]
+    assumed: BTreeSet<String>,
+    #[serde(default)]
+    skipped: BTreeSet<String>,
 }
 
 /// One file, as it was.
@@ -55,6 +63,11 @@ pub enum ProtectChange {
     /// A hook was added, changed or removed, and that was put back.
     Hook {
         /// Its path.
+        path: String,
+    },
+    /// Git was told to look away from a file, and looks again.
+    Hidden {
+        /// Its path from the root, lossily decoded.
         path: String,
     },
     /// A ref appeared.
@@ -113,6 +126,7 @@ pub fn capture(repo: &Repo, run_branch: &str) -> Result<Protected, GitError> {
         kept.insert(key(&path), keep(&path)?);
     }
     let (refs, stashes) = refs_and_stashes(repo, run_branch)?;
+    let hidden = hidden(repo)?;
     Ok(Protected {
         files: kept,
         hooks: key(&hooks),
@@ -120,12 +134,15 @@ pub fn capture(repo: &Repo, run_branch: &str) -> Result<Protected, GitError> {
         refs,
         worktrees: worktrees(repo)?,
         stashes,
+        assumed: hidden.assumed.iter().map(|path| hex(path)).collect(),
+        skipped: hidden.skipped.iter().map(|path| hex(path)).collect(),
     })
 }
 
 /// Puts configuration and hooks back, before any git runs, and lists everything that differs.
 pub fn put_back(repo: &Repo, before: &Protected) -> Result<Vec<ProtectChange>, GitError> {
     let mut changes = put_files_back(before)?;
+    changes.extend(expose(repo, before)?);
     let (refs, stashes) = refs_and_stashes(repo, &before.run_branch)?;
     changes.extend(ref_changes(&before.refs, &refs));
     let now = worktrees(repo)?;
@@ -150,6 +167,36 @@ pub fn put_back(repo: &Repo, before: &Protected) -> Result<Vec<ProtectChange>, G
         changes.push(ProtectChange::StashRemoved { oid: oid.clone() });
     }
     Ok(changes)
+}
+
+fn hidden(repo: &Repo) -> Result<Hidden, GitError> {
+    let index = repo.git_dir.join("index");
+    if repo.work_tree.is_none() || !index.exists() {
+        return Ok(Hidden::default());
+    }
+    Hidden::read(repo, &index)
+}
+
+/// Clears the bits that were not there before. A file that is not there keeps skip-worktree: a
+/// sparse checkout leaves it out, which is no deletion.
+fn expose(repo: &Repo, before: &Protected) -> Result<Vec<ProtectChange>, GitError> {
+    let mut new = hidden(repo)?;
+    new.assumed
+        .retain(|path| !before.assumed.contains(&hex(path)));
+    new.skipped
+        .retain(|path| !before.skipped.contains(&hex(path)));
+    if !new.skipped.is_empty() {
+        let root = repo.work_tree_or_error()?;
+        new.skipped
+            .retain(|path| root.join(os_path(path)).symlink_metadata().is_ok());
+    }
+    new.clear(repo, &repo.git_dir.join("index"))?;
+    let paths: BTreeSet<&Vec<u8>> = new.assumed.iter().chain(&new.skipped).collect();
+    let shown = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+    Ok(paths
+        .into_iter()
+        .map(|path| ProtectChange::Hidden { path: shown(path) })
+        .collect())
 }
 
 /// Plain file reads and writes only.

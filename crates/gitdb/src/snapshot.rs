@@ -26,7 +26,7 @@ mod signing;
 
 pub(crate) use capture::{Capture, RawChange, raw_changes};
 pub use filters::filter_not_allowed;
-pub(crate) use hidden::expose_hidden;
+pub(crate) use hidden::{Hidden, expose_hidden};
 pub(crate) use index::{OwnLock, PrivateIndex, index_checksum};
 pub use land::{Landed, land, recover, sweep};
 pub(crate) use prepare::index_tree;

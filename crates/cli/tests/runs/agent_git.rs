@@ -401,3 +401,220 @@ fn a_process_left_behind_does_not_write_after_the_stage() {
     assert!(began.elapsed() < Duration::from_secs(60));
     assert!(project.is_clean());
 }
+
+#[test]
+fn what_the_verify_command_does_to_git_and_dot_dex_is_put_back_too() {
+    let repo = Repo::new();
+    let canary = repo.beside("canary");
+    let check = format!(
+        "printf '#!/bin/sh\\necho $0 >> {0}\\n' > ../canary.sh; chmod +x ../canary.sh; \
+         cp ../canary.sh .git/hooks/post-commit; git config core.fsmonitor {0}.sh; \
+         mkdir -p .dex/prompts; echo evil > .dex/prompts/learnings.md; \
+         echo '{{\"agent\":\"claude\"}}' > .dex/dex-config.json; echo seen > ../seen\n",
+        canary.display()
+    );
+    std::fs::write(repo.beside("check.sh"), check).unwrap();
+    let project = Project::in_repo(repo, &sh("cp ../check.sh check.sh"));
+    project.settings(&json!({ "agent": "scripted", "verifyCommand": "sh check.sh" }));
+    let settings = project.repo.read(".dex/dex-config.json");
+    let config = project.repo.read(".git/config");
+    project.whole_run("a verify command that tampers");
+    assert!(project.repo.beside("seen").exists());
+    assert!(!canary.exists());
+    assert_eq!(project.repo.read(".dex/dex-config.json"), settings);
+    assert_eq!(project.repo.read(".git/config"), config);
+    for gone in [".git/hooks/post-commit", ".dex/prompts/learnings.md"] {
+        assert!(!project.repo.path().join(gone).exists(), "{gone}");
+    }
+    let noticed = phases(&project, "verify")[0]["noticed"].to_string();
+    for word in ["the verify command ran", "config", "post-commit", "prompts"] {
+        assert!(noticed.contains(word), "{word}: {noticed}");
+    }
+}
+
+#[test]
+fn what_the_verify_command_did_before_a_crash_is_put_back_at_the_resume() {
+    let project = project("echo x > x.txt");
+    let command = "if [ ! -e ../once ]; then git config core.fsmonitor /nowhere; \
+        mkdir -p .dex/prompts; echo evil > .dex/prompts/learnings.md; touch ../once; sleep 60; fi";
+    project.settings(&json!({ "agent": "scripted", "verifyCommand": command }));
+    let config = project.repo.read(".git/config");
+    let mut child = project.start(&["run", "--small"]);
+    project.until("the command is at work", |it| {
+        it.repo.beside("once").exists()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_ne!(project.repo.read(".git/config"), config);
+    project.dex_ok(&["resume"]);
+    project.is_over("killed in the verify command");
+    assert_eq!(project.repo.read(".git/config"), config);
+    assert!(
+        !project
+            .repo
+            .path()
+            .join(".dex/prompts/learnings.md")
+            .exists()
+    );
+}
+
+#[test]
+fn files_changed_by_the_verifying_agent_are_verified_again() {
+    let verifying = |run: &str| {
+        let run = run.to_owned();
+        script(&["A greeting"], move |_, name| match name {
+            "implement" => Some(runs(&[&["sh", "-ec", "echo x > good.txt"]])),
+            "verify" => Some(runs(&[&["sh", "-ec", &run]])),
+            _ => None,
+        })
+    };
+    let cases = [
+        ("rm good.txt", false, 2),
+        ("git rm -q good.txt; git commit -qm 'all is well'", false, 2),
+        ("echo more > other.txt", true, 2),
+        ("true", true, 1),
+    ];
+    for (run, passed, times) in cases {
+        let project = Project::in_repo(Repo::new(), &verifying(run));
+        project.settings(
+            &json!({ "agent": "scripted", "limits": { "maxVerifyRetries": 0 },
+            "verifyCommand": "echo ran >> ../ran; test -e good.txt" }),
+        );
+        let answer = project.dex(&["run", "--small"]);
+        let verify = &phases(&project, "verify")[0];
+        assert_eq!(
+            verify["verify"]["passed"], passed,
+            "{run}: {verify} {}",
+            answer.err
+        );
+        assert_eq!(verify["verify"]["by"], "command");
+        let ran = std::fs::read_to_string(project.repo.beside("ran")).unwrap();
+        let ran = ran.lines().count();
+        // What failed is fixed and verified once more.
+        assert!(ran == times || (!passed && ran > times), "{run}: {ran}");
+    }
+}
+
+#[test]
+fn flags_an_agent_sets_do_not_hide_its_work_and_the_users_own_stay() {
+    let repo = Repo::new();
+    repo.write("mine.txt", "as committed\n");
+    repo.write("other.txt", "as committed\n");
+    repo.git(&["add", "-A"]);
+    repo.git(&["commit", "-qm", "files"]);
+    repo.git(&["update-index", "--assume-unchanged", "mine.txt"]);
+    repo.write("mine.txt", "only here\n");
+    let project = Project::in_repo(
+        repo,
+        &sh("echo new > README.md; echo new > other.txt; \
+             git update-index --assume-unchanged README.md; git update-index --skip-worktree other.txt"),
+    );
+    project.whole_run("hidden files");
+    for path in ["README.md", "other.txt"] {
+        assert_eq!(project.repo.git(&["show", &format!("HEAD:{path}")]), "new");
+    }
+    assert_eq!(project.repo.git(&["show", "HEAD:mine.txt"]), "as committed");
+    assert_eq!(
+        project.repo.git(&["ls-files", "-v", "mine.txt"]),
+        "h mine.txt"
+    );
+    let noticed = noticed(&project);
+    assert!(noticed.contains("README.md was hidden"), "{noticed}");
+}
+
+#[test]
+fn what_is_left_out_is_looked_at_anew_at_each_stage() {
+    let nested = "git init -q nested; git -C nested -c user.name=x -c user.email=x@x commit -q --allow-empty -m x";
+    let big = "head -c 200000 /dev/zero > shrinks.bin; cp shrinks.bin stays.bin";
+    let implement = format!("{big}; {nested}; echo x > nested/file.txt");
+    let verify = "rm -rf nested/.git; echo small > shrinks.bin";
+    let script = script(&["A greeting"], |_, name| match name {
+        "implement" => Some(runs(&[&["sh", "-ec", &implement]])),
+        "verify" => Some(runs(&[&["sh", "-ec", verify]])),
+        _ => None,
+    });
+    let project = Project::in_repo(Repo::new(), &script);
+    let settings = json!({ "agent": "scripted", "commit": { "maxFileBytes": 100_000 } });
+    project.settings(&settings);
+    project.repo.write(".git/info/exclude", "# mine\nown.txt");
+    project.whole_run("left out for a while");
+    let left_out = |stage: &str| -> Vec<String> {
+        let phase = phases(&project, stage).pop().unwrap()["leftOut"].clone();
+        let paths = phase.as_array().cloned().unwrap_or_default();
+        paths
+            .iter()
+            .map(|it| it["path"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        left_out("implement"),
+        ["nested", "shrinks.bin", "stays.bin"]
+    );
+    assert!(left_out("verify").is_empty(), "named once");
+    assert_eq!(project.repo.git(&["show", "HEAD:shrinks.bin"]), "small");
+    assert_eq!(project.repo.git(&["show", "HEAD:nested/file.txt"]), "x");
+    let exclude = project.repo.read(".git/info/exclude");
+    assert!(exclude.starts_with("# mine\nown.txt\n"), "{exclude}");
+    assert!(
+        exclude.ends_with("(begin)\n/stays.bin\n# dex: left out of commits in main (end)\n"),
+        "{exclude}"
+    );
+    // Over, and gone: the next run leaves no block behind.
+    std::fs::remove_file(project.repo.path().join("stays.bin")).unwrap();
+    project.prepare(&implementing(runs(&[&["sh", "-ec", "echo y > y.txt"]])));
+    project.dex_ok(&["run", "--small"]);
+    let exclude = project.repo.read(".git/info/exclude");
+    assert!(!exclude.contains("left out"), "{exclude}");
+}
+
+#[test]
+fn a_goal_that_could_not_be_committed_is_refused_by_name() {
+    let project = project("echo x > x.txt");
+    project.repo.write("GOAL.md", "long\n".repeat(300_000));
+    let answer = project.dex(&["run", "--small"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.err);
+    assert!(answer.err.contains("GOAL.md"), "{}", answer.err);
+    assert_eq!(project.branch(), "");
+}
+
+#[test]
+fn branches_tags_and_stashes_an_agent_takes_away_can_be_brought_back() {
+    let repo = Repo::new();
+    let commit = |name: &str| {
+        repo.git(&["switch", "-q", "-c", name]);
+        repo.write(&format!("{name}.txt"), name);
+        repo.git(&["add", "-A"]);
+        repo.git(&["commit", "-qm", name]);
+        let oid = repo.git(&["rev-parse", "HEAD"]);
+        repo.git(&["switch", "-q", "main"]);
+        oid
+    };
+    let (gone, moved, tagged) = (commit("gone"), commit("moved"), commit("tagged"));
+    repo.git(&["tag", "-a", "-m", "t", "t1", "tagged"]);
+    repo.git(&["branch", "-D", "tagged"]);
+    repo.write("README.md", "mine, for later\n");
+    repo.git(&["stash", "-q"]);
+    let stash = repo.git(&["rev-parse", "refs/stash"]);
+    let script = "echo x > x.txt; git branch -D gone; git branch -f moved main; \
+        git tag -d t1; git stash drop -q";
+    let project = Project::in_repo(repo, &sh(script));
+    project.whole_run("taken away");
+    project
+        .repo
+        .git(&["reflog", "expire", "--expire=now", "--all"]);
+    project.repo.git(&["gc", "-q", "--prune=now"]);
+    for oid in [&gone, &moved, &tagged, &stash] {
+        project.repo.git(&["cat-file", "-e", oid]);
+    }
+    let noticed = noticed(&project);
+    for words in [
+        format!("`git branch -f gone {gone}`"),
+        format!("`git branch -f moved {moved}`"),
+        "`git tag -f t1 ".to_owned(),
+        format!("`git stash store {stash}`"),
+    ] {
+        assert!(noticed.contains(&words), "{words}: {noticed}");
+    }
+    let undo = project.dex_ok(&["undo", "--list"]);
+    assert!(undo.contains("removed or moved"), "{undo}");
+}

@@ -279,3 +279,35 @@ fn what_an_agent_says_is_redacted_in_transcripts_record_and_report_i01_i02() {
         );
     }
 }
+
+#[test]
+fn large_files_links_and_names_are_looked_at_and_the_pause_says_how_many_more() {
+    let secret = token();
+    let repo = Repo::new();
+    std::fs::write(repo.beside("content"), format!("TOKEN={secret}\n")).unwrap();
+    let script = format!(
+        "(head -c 6000000 /dev/zero | tr '\\0' 'x' | fold -w 80; echo; cat ../content) > a-large.txt; \
+         ln -sf /tmp/{0} b-link; echo x > c-{0}.txt; \
+         for n in 1 2 3 4; do cp ../content d$n.txt; done; \
+         grep -q ghp_ .dex/learnings.md 2>/dev/null || cat ../content >> .dex/learnings.md",
+        secret.replace("ghp_", "$(printf gh)p_")
+    );
+    let project = Project::in_repo(
+        repo,
+        &implementing(json!({ "cost": 0.05, "run": ["sh", "-ec", script] })),
+    );
+    let answer = project.dex(&["run", "--small"]);
+    assert_eq!(answer.code, Some(9), "{}", answer.err);
+    let status = project.json(&["status", "--json"]);
+    let why = status["pause"]["why"].as_str().unwrap();
+    for part in [
+        "a-large.txt line 75001",
+        "b-link where the link points",
+        "c-[redacted:github_token].txt its name",
+        ".dex/learnings.md line ",
+        "and 3 more files",
+    ] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    nowhere(&project, &[&secret]);
+}

@@ -34,6 +34,10 @@ pub(super) struct Job {
     pub(super) prompt: String,
     pub(super) tools: ToolSurface,
     pub(super) verify: Option<Verify>,
+    /// Names the files the verify command ran on.
+    pub(super) verified_files: Option<String>,
+    /// What was noticed before the agent began.
+    pub(super) noticed: Vec<String>,
     pub(super) session: Option<String>,
     /// For `learnings`: what the cycle came to.
     pub(super) cycle_outcome: Option<CycleOutcome>,
@@ -145,6 +149,7 @@ impl Runner<'_> {
             sandbox: Some("none".to_owned()),
             used: Used::default(),
             verify: job.verify.clone(),
+            verified_files: job.verified_files.clone(),
             decision: None,
         }
     }
@@ -156,7 +161,7 @@ impl Runner<'_> {
     }
 
     /// Remembers what the agent must not change: git's config and hooks, and `.dex/`.
-    fn protect(&self, scratch: &std::path::Path) -> Result<(), RunError> {
+    pub(super) fn protect(&self, scratch: &std::path::Path) -> Result<(), RunError> {
         let protected = gitdb::protect::capture(&self.repo, &self.live.branch)?;
         let path = scratch.join("protected.json");
         store::write(&self.repo.common_dir, &path, &store::to_json(&protected))?;
@@ -172,10 +177,24 @@ impl Runner<'_> {
         let scratch = self.scratch(phase_id);
         let path = scratch.join("protected.json");
         let mut noticed = Vec::new();
+        let mut lost = Vec::new();
         if let Some(bytes) = store::read(&path)? {
             let protected: gitdb::protect::Protected = store::parse_json(&path, &bytes)?;
             let changes = gitdb::protect::put_back(&self.repo, &protected)?;
             noticed.extend(changes.iter().filter_map(describe));
+            for change in &changes {
+                let Some(oid) = old_value(change) else {
+                    continue;
+                };
+                // What only grew still holds its old value.
+                if let ProtectChange::RefMoved { to, .. } = change
+                    && self.repo.is_ancestor(oid, to).unwrap_or(false)
+                {
+                    continue;
+                }
+                // A tag's object may be no commit; one that is gone already cannot be kept.
+                lost.extend(self.repo.resolve_commit(oid.as_str())?);
+            }
         }
         let aside = Live::dir(&self.repo, &self.live.run_id)
             .join("put-back")
@@ -187,6 +206,11 @@ impl Runner<'_> {
             &self.live.tip,
             &aside,
         )?);
+        lost.sort();
+        lost.dedup();
+        if !lost.is_empty() {
+            self.undo_entry("branches, tags or stashes were removed or moved", lost)?;
+        }
         Ok(noticed)
     }
 
@@ -355,7 +379,7 @@ impl Runner<'_> {
             assumptions: Vec::new(),
             steps: seen.steps,
             cycle_outcome: job.cycle_outcome,
-            noticed: seen.noticed,
+            noticed: [job.noticed.clone(), seen.noticed].concat(),
             agent_commits: Vec::new(),
             left_out: Vec::new(),
         }))
@@ -467,10 +491,41 @@ impl Runner<'_> {
     }
 }
 
-/// What an agent changed in git, for people. Other runs' own refs are no news.
+/// Refs of runs: other ones may be at work, and none of theirs is news.
+fn ours(name: &str) -> bool {
+    name.starts_with(names::RUN_BRANCHES) || name.starts_with("refs/dex-local/")
+}
+
+/// What a ref or stash that an agent removed or moved had named, which `git gc` could take.
+fn old_value(change: &ProtectChange) -> Option<&Oid> {
+    match change {
+        ProtectChange::RefMoved { name, from, .. } | ProtectChange::RefRemoved { name, from } => {
+            (!ours(name)).then_some(from)
+        }
+        ProtectChange::StashRemoved { oid } => Some(oid),
+        ProtectChange::Config { .. }
+        | ProtectChange::Hook { .. }
+        | ProtectChange::Hidden { .. }
+        | ProtectChange::RefAdded { .. }
+        | ProtectChange::WorktreeAdded { .. }
+        | ProtectChange::WorktreeRemoved { .. }
+        | ProtectChange::StashAdded { .. } => None,
+    }
+}
+
+/// The command that makes a ref name this again.
+fn back(name: &str, oid: &Oid) -> String {
+    if let Some(branch) = name.strip_prefix("refs/heads/") {
+        return format!("git branch -f {branch} {oid}");
+    }
+    match name.strip_prefix("refs/tags/") {
+        Some(tag) => format!("git tag -f {tag} {oid}"),
+        None => format!("git update-ref {name} {oid}"),
+    }
+}
+
+/// What an agent changed in git, for people.
 fn describe(change: &ProtectChange) -> Option<String> {
-    let ours =
-        |name: &str| name.starts_with(names::RUN_BRANCHES) || name.starts_with("refs/dex-local/");
     Some(match change {
         ProtectChange::Config { path } => format!("{path} was changed and is put back"),
         ProtectChange::Hook { path } => format!("the hook {path} was changed and is put back"),
@@ -481,19 +536,22 @@ fn describe(change: &ProtectChange) -> Option<String> {
         {
             return None;
         }
+        ProtectChange::Hidden { path } => format!("{path} was hidden from git and is not any more"),
         ProtectChange::RefAdded { name, to } => format!("{name} was made at {}", to.short()),
         ProtectChange::RefMoved { name, from, to } => {
-            format!("{name} was moved from {} to {}", from.short(), to.short())
+            let (was, now) = (from.short(), to.short());
+            let back = back(name, from);
+            format!("{name} was moved from {was} to {now}; `{back}` takes it back")
         }
         ProtectChange::RefRemoved { name, from } => {
-            format!("{name} was removed; it was at {}", from.short())
+            format!("{name} was removed; `{}` brings it back", back(name, from))
         }
         ProtectChange::WorktreeAdded { path } => format!("the work tree {path} was added"),
         ProtectChange::WorktreeRemoved { path } => format!("the work tree {path} was removed"),
         ProtectChange::StashAdded { oid } => format!("the stash {} was added", oid.short()),
         ProtectChange::StashRemoved { oid } => {
             format!(
-                "the stash {0} was removed; `git stash store {0}` brings it back",
+                "the stash {} was removed; `git stash store {oid}` brings it back",
                 oid.short()
             )
         }
@@ -507,7 +565,7 @@ fn redacted(answer: Value) -> Value {
         Value::Array(items) => items.into_iter().map(redacted).collect(),
         Value::Object(fields) => fields
             .into_iter()
-            .map(|(key, value)| (key, redacted(value)))
+            .map(|(key, value)| (agents::redact::redact(&key), redacted(value)))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => answer,
     }
@@ -545,7 +603,7 @@ fn is_written(root: &std::path::Path, path: &str) -> bool {
 
 /// The result of `verify`: passed only if the command passed and the agent found nothing that
 /// blocks. Without a command it is the agent's word.
-fn settle_verify(command: Option<Verify>, word: &answer::Verify) -> Verify {
+pub(super) fn settle_verify(command: Option<Verify>, word: &answer::Verify) -> Verify {
     let mut failures: Vec<String> = word
         .blocking()
         .map(|it| format!("{}: {}", it.criterion, it.description))

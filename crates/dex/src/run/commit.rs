@@ -55,6 +55,9 @@ impl Runner<'_> {
                     self.keep_part()?;
                     return Ok(Went::On);
                 }
+                if !self.verify_again()? {
+                    return Ok(Went::On);
+                }
                 Ok(match self.commit_finished()? {
                     Committed::Done => Went::On,
                     Committed::Pause(reason, why) => Went::Pause(reason, why),
@@ -113,7 +116,7 @@ impl Runner<'_> {
             if !judged.secrets.is_empty() {
                 return Ok(Committed::Secrets(judged.secrets));
             }
-            done.left_out = judged.left_out.clone();
+            done.left_out = judged.newly_left_out(&run);
             self.write_dot_dex(&run, &facts, &done, judged.changed)?;
             let prepared = match self.prepare(&done, &base, &judged) {
                 Ok(prepared) => prepared,

@@ -10,16 +10,33 @@ use gitdb::snapshot::{self, Changed, ChangedKind};
 use super::{RunError, Runner};
 use crate::files::record::LeftOut;
 use crate::outcome::MACHINE_FILES;
+use crate::reconcile::Reconciled;
 
-/// Bytes of one file looked through for secrets.
-const SCAN_BYTES: u64 = 4 * 1024 * 1024;
-
-/// A likely secret in a file.
+/// A likely secret in what would be committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Secret {
+    /// The path, redacted: it may be the secret.
     path: String,
-    line: usize,
+    place: Spot,
     kind: &'static str,
+}
+
+/// Where at a path a secret is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spot {
+    Line(usize),
+    LinkTarget,
+    Name,
+}
+
+impl std::fmt::Display for Spot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Spot::Line(line) => write!(f, "line {line}"),
+            Spot::LinkTarget => f.write_str("where the link points"),
+            Spot::Name => f.write_str("its name"),
+        }
+    }
 }
 
 /// What a look at the changed files gave.
@@ -31,6 +48,21 @@ pub(super) struct Judged {
     /// Changed paths outside `.dex/`.
     pub(super) changed: u64,
     pub(super) seen: BTreeSet<Vec<u8>>,
+    /// Those left out that git does not track, and ignores from now on.
+    ignored: BTreeSet<String>,
+}
+
+impl Judged {
+    /// What was left out, for the record: what git ignores is named once, by the stage at which
+    /// it was left out first.
+    pub(super) fn newly_left_out(&self, run: &Reconciled) -> Vec<LeftOut> {
+        let earlier = |it: &LeftOut| {
+            let mut named = run.phases.iter().flat_map(|phase| &phase.left_out);
+            named.any(|named| (&named.path, &named.reason) == (&it.path, &it.reason))
+        };
+        let is_new = |it: &&LeftOut| !self.ignored.contains(&it.path) || !earlier(it);
+        self.left_out.iter().filter(is_new).cloned().collect()
+    }
 }
 
 impl Runner<'_> {
@@ -43,6 +75,8 @@ impl Runner<'_> {
             .chain(&self.live.allow)
             .cloned()
             .collect();
+        // Looked at anew each time: a large file may have become a small one.
+        self.repo.set_left_out(&[])?;
         let surveyed = self.survey(base)?;
         let mut judged = Judged {
             exclude: Vec::new(),
@@ -50,6 +84,7 @@ impl Runner<'_> {
             secrets: Vec::new(),
             changed: 0,
             seen: BTreeSet::new(),
+            ignored: BTreeSet::new(),
         };
         for changed in &surveyed {
             let shown = String::from_utf8_lossy(&changed.path).into_owned();
@@ -63,14 +98,13 @@ impl Runner<'_> {
                 ChangedKind::File { bytes } if bytes > settings.max_file_bytes && !allowed => {
                     leave_out(&mut judged, changed, "too_large", Some(bytes));
                 }
-                ChangedKind::File { bytes } => {
+                ChangedKind::File { .. } | ChangedKind::Link => {
                     judged.changed += u64::from(!ours);
-                    if !allowed && bytes <= SCAN_BYTES {
-                        let found = self.secrets_in(changed, &shown);
-                        judged.secrets.extend(found);
+                    if !allowed {
+                        judged.secrets.extend(self.secrets_at(changed));
                     }
                 }
-                ChangedKind::Link | ChangedKind::Deleted => judged.changed += u64::from(!ours),
+                ChangedKind::Deleted => judged.changed += u64::from(!ours),
                 ChangedKind::Other => {}
             }
         }
@@ -96,8 +130,8 @@ impl Runner<'_> {
         Ok(found)
     }
 
-    /// Left-out files that git does not track become ignored, so that the tree is clean after the
-    /// commit; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
+    /// Left-out files that git does not track become ignored until the next commit, so that the
+    /// tree is clean after this one; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
     /// what is ignored).
     fn settle_exclusions(&self, judged: &mut Judged) -> Result<(), RunError> {
         let mut by_name = Vec::new();
@@ -113,12 +147,10 @@ impl Runner<'_> {
             // What only a folded commit tracks is untracked once that is folded.
             if !tracked || !self.is_in_tip(&shown)? {
                 lines.push(gitdb::Repo::escape_exclude(shown.trim_end_matches('/')));
+                judged.ignored.insert(agents::redact::redact(&shown));
             }
         }
-        if !lines.is_empty() {
-            self.repo
-                .exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
-        }
+        self.repo.set_left_out(&lines)?;
         judged.exclude = by_name;
         let machine = MACHINE_FILES.map(|it| it.as_bytes().to_vec());
         let seen: Vec<Vec<u8>> = machine
@@ -135,22 +167,32 @@ impl Runner<'_> {
         Ok(there.iter().any(|it| it == path))
     }
 
-    fn secrets_in(&self, changed: &Changed, shown: &str) -> Vec<Secret> {
-        let path = self
-            .live
-            .worktree
-            .join(std::ffi::OsStr::from_bytes(&changed.path));
+    /// Likely secrets in a file, in where a link points, and in its path. The whole file, however
+    /// large: all of it would be committed.
+    pub(super) fn secrets_at(&self, changed: &Changed) -> Vec<Secret> {
+        let shown = String::from_utf8_lossy(&changed.path).into_owned();
+        let path = std::ffi::OsStr::from_bytes(&changed.path);
+        let path = self.live.worktree.join(path);
+        let in_name = agents::redact::find(&shown).into_iter();
+        let mut found: Vec<(Spot, &'static str)> =
+            in_name.map(|it| (Spot::Name, it.kind)).collect();
         // Gone meanwhile, or unreadable: git add will say so by name.
-        let Ok(bytes) = std::fs::read(&path) else {
-            return Vec::new();
-        };
-        let found = agents::redact::find_in_file(shown, &bytes);
+        if changed.kind == ChangedKind::Link {
+            let target = std::fs::read_link(&path).unwrap_or_default();
+            let hits = agents::redact::find(&target.to_string_lossy()).into_iter();
+            found.extend(hits.map(|it| (Spot::LinkTarget, it.kind)));
+        } else {
+            let bytes = std::fs::read(&path).unwrap_or_default();
+            let hits = agents::redact::find_in_file(&shown, &bytes).into_iter();
+            found.extend(hits.map(|it| (Spot::Line(it.line), it.kind)));
+        }
+        let path = agents::redact::redact(&shown);
         found
             .into_iter()
-            .map(|it| Secret {
-                path: shown.to_owned(),
-                line: it.line,
-                kind: it.kind,
+            .map(|(place, kind)| Secret {
+                path: path.clone(),
+                place,
+                kind,
             })
             .collect()
     }
@@ -159,7 +201,7 @@ impl Runner<'_> {
 fn leave_out(judged: &mut Judged, changed: &Changed, reason: &str, bytes: Option<u64>) {
     judged.exclude.push(changed.path.clone());
     judged.left_out.push(LeftOut {
-        path: String::from_utf8_lossy(&changed.path).into_owned(),
+        path: agents::redact::redact(&String::from_utf8_lossy(&changed.path)),
         reason: reason.to_owned(),
         bytes,
         more: serde_json::Map::new(),
@@ -194,16 +236,20 @@ fn matches_rest(pattern: &str, path: &str) -> bool {
 
 /// For the agent: where, never what.
 pub(super) fn tell_secrets(found: &[Secret]) -> String {
-    let lines: Vec<String> = found
+    let most = 20;
+    let mut lines: Vec<String> = found
         .iter()
-        .take(20)
+        .take(most)
         .map(|it| {
             format!(
-                "- {}, line {}: looks like a secret ({})",
-                it.path, it.line, it.kind
+                "- {}, {}: looks like a secret ({})",
+                it.path, it.place, it.kind
             )
         })
         .collect();
+    if found.len() > most {
+        lines.push(format!("- and {} more", found.len() - most));
+    }
     format!(
         "These files hold what looks like a secret and cannot be committed:\n{}\nRemove it, or read it from the environment, or use an obviously false value.",
         lines.join("\n")
@@ -212,12 +258,19 @@ pub(super) fn tell_secrets(found: &[Secret]) -> String {
 
 /// For the person.
 pub(super) fn explain_secrets(found: &[Secret]) -> String {
-    let places: BTreeMap<&str, &Secret> = found.iter().map(|it| (it.path.as_str(), it)).collect();
-    let shown: Vec<String> = places
+    let most = 5;
+    let mut places: BTreeMap<&str, &Secret> = BTreeMap::new();
+    for it in found {
+        places.entry(it.path.as_str()).or_insert(it);
+    }
+    let mut shown: Vec<String> = places
         .values()
-        .take(5)
-        .map(|it| format!("{} line {} ({})", it.path, it.line, it.kind))
+        .take(most)
+        .map(|it| format!("{} {} ({})", it.path, it.place, it.kind))
         .collect();
+    if places.len() > most {
+        shown.push(format!("and {} more files", places.len() - most));
+    }
     format!(
         "likely secrets in {}; nothing was committed. Edit the files, or let them through with --allow PATH, then resume",
         shown.join(", ")

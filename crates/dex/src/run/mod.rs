@@ -232,6 +232,7 @@ impl Runner<'_> {
     /// Works until the run is over or has to stop.
     pub fn go(&mut self) -> Result<Ended, RunError> {
         clear_leftovers(&self.repo)?;
+        self.end_killed_verify()?;
         let aside = Live::dir(&self.repo, &self.live.run_id).join("put-back");
         for text in dotdex::bad_files_aside(&self.live.worktree, &self.live.run_id, &aside)? {
             self.notice(&text);

@@ -17,6 +17,9 @@ use crate::names::{self, RunBranch, RunId};
 use crate::outcome::MACHINE_FILES;
 use crate::reconcile::{Facts, Reconciled};
 
+/// Bytes of a goal file.
+const MOST_GOAL_BYTES: u64 = 1024 * 1024;
+
 /// What a run is started with.
 #[derive(Debug, Clone)]
 pub struct Wanted {
@@ -102,6 +105,16 @@ pub enum StartError {
     /// The goal file is not there.
     #[error("the goal file {0} is not there")]
     NoGoal(String),
+    /// The goal file is too large to be committed, or to be told to an agent.
+    #[error("the goal file {path} has {bytes} bytes; {most} are the most")]
+    GoalTooLarge {
+        /// The goal file.
+        path: String,
+        /// Its length.
+        bytes: u64,
+        /// The most it may have.
+        most: u64,
+    },
     /// The branch was made by somebody else in the same moment.
     #[error("the branch {0} exists already")]
     BranchExists(String),
@@ -167,12 +180,23 @@ fn look(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
         return Err(StartError::FilterNotAllowed { driver, path });
     }
     if let Goal::File(path) = &wanted.goal {
-        let there = match &wanted.from {
-            Some(fork) => repo.read_file(&fork.commit, path)?.is_some(),
-            None => root.join(path).is_file(),
+        let bytes = match &wanted.from {
+            Some(fork) => repo
+                .read_file(&fork.commit, path)?
+                .map(|it| it.len() as u64),
+            None => std::fs::metadata(root.join(path))
+                .ok()
+                .filter(std::fs::Metadata::is_file)
+                .map(|it| it.len()),
         };
-        if !there {
-            return Err(StartError::NoGoal(path.clone()));
+        let most = MOST_GOAL_BYTES.min(wanted.settings.max_file_bytes);
+        match bytes {
+            None => return Err(StartError::NoGoal(path.clone())),
+            Some(bytes) if bytes > most => {
+                let path = path.clone();
+                return Err(StartError::GoalTooLarge { path, bytes, most });
+            }
+            Some(_) => {}
         }
     }
     if wanted.worktree_under.is_none() {

@@ -196,6 +196,7 @@ impl Runner<'_> {
                 sandbox: None,
                 used: Used::default(),
                 verify: None,
+                verified_files: None,
                 decision: None,
             },
             tip_after: None,
@@ -231,7 +232,7 @@ impl Runner<'_> {
         if step.place.stage == Stage::Verify
             && let Some(command) = self.live.start.settings.verify_command.clone()
         {
-            let ran = self.run_verify(&command);
+            let ran = self.run_verify(&command)?;
             if ran.stopped {
                 return Ok(Went::On);
             }
@@ -267,18 +268,6 @@ impl Runner<'_> {
             }
         }
         self.finish_and_retry(run, step, verified.as_ref())
-    }
-
-    fn run_verify(&mut self, command: &str) -> verify::Ran {
-        self.observer.event(&Event::Verifying { command });
-        let dir = self.scratch(&new_id());
-        // Without the directory the guard's list is missing, nothing else.
-        let _ = std::fs::create_dir_all(&dir);
-        let wall = Duration::from_millis(self.live.start.settings.stage_timeout_ms);
-        let root = self.live.worktree.clone();
-        let ran = verify::run(command, &root, &dir, wall, &self.control.now);
-        let _ = std::fs::remove_dir_all(&dir);
-        ran
     }
 
     /// The feature's spec directory; for `specify` the one proposed.
@@ -323,6 +312,8 @@ impl Runner<'_> {
                 prompt,
                 tools: tools(place.stage),
                 verify: ask.verified.map(|it| it.verify.clone()),
+                verified_files: ask.verified.map(|it| it.files.clone()),
+                noticed: ask.verified.map_or_else(Vec::new, |it| it.noticed.clone()),
                 session: session.take(),
                 cycle_outcome: outcome,
                 number,
@@ -462,6 +453,9 @@ impl Runner<'_> {
         if let Some(went) = self.settle_questions()? {
             return Ok(went);
         }
+        if !self.verify_again()? {
+            return Ok(Went::On);
+        }
         let found = match self.commit_finished()? {
             Committed::Done => return Ok(Went::On),
             Committed::Pause(reason, why) => return Ok(Went::Pause(reason, why)),
@@ -499,6 +493,8 @@ impl Runner<'_> {
             prompt: self.prompt(&ask, Some(&problem))?,
             tools: tools(step.place.stage),
             verify: done.attempt.verify.clone(),
+            verified_files: done.attempt.verified_files.clone(),
+            noticed: done.noticed.clone(),
             session: done.attempt.session.clone(),
             cycle_outcome: done.cycle_outcome,
             number: done.attempt.number + 1,

@@ -251,14 +251,17 @@ impl Runner<'_> {
                     apart.leave_out.push(changed.path);
                 }
                 ChangedKind::File { .. } => {
-                    let path = self.live.worktree.join(OsStr::from_bytes(&changed.path));
-                    let shown = String::from_utf8_lossy(&changed.path).into_owned();
-                    let bytes = std::fs::read(&path).unwrap_or_default();
-                    if !agents::redact::find_in_file(&shown, &bytes).is_empty() {
+                    if !self.secrets_at(&changed).is_empty() {
                         apart.private.push(changed.path);
                     }
                 }
-                ChangedKind::Link | ChangedKind::Deleted | ChangedKind::Other => {}
+                // A link cannot be kept by copy.
+                ChangedKind::Link => {
+                    if !self.secrets_at(&changed).is_empty() {
+                        apart.leave_out.push(changed.path);
+                    }
+                }
+                ChangedKind::Deleted | ChangedKind::Other => {}
             }
         }
         Ok(apart)

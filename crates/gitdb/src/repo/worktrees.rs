@@ -28,10 +28,51 @@ impl Repo {
             after.extend_from_slice(line.as_bytes());
             after.push(b'\n');
         }
-        let mode = std::fs::metadata(&path).map_or(0o644, |meta| {
-            std::os::unix::fs::PermissionsExt::mode(&meta.permissions())
-        });
-        files::write(&path, &after, mode)
+        write_exclude(&path, &after)
+    }
+
+    /// Makes these lines the ones that `info/exclude` holds for this work tree, between two
+    /// comments; without lines the comments go too. Everything else stays byte for byte.
+    pub fn set_left_out(&self, lines: &[String]) -> Result<(), GitError> {
+        let path = self.common_dir.join("info/exclude");
+        let before = files::read(&path)?.unwrap_or_default();
+        let id = self.worktree_id();
+        let begin = format!("# dex: left out of commits in {id} (begin)\n").into_bytes();
+        let end = format!("# dex: left out of commits in {id} (end)\n").into_bytes();
+        let mut after = Vec::with_capacity(before.len());
+        let mut block = Vec::new();
+        let mut inside = false;
+        for line in before.split_inclusive(|b| *b == b'\n') {
+            if line == begin {
+                // A block that does not end is no block: its lines stay.
+                after.append(&mut block);
+                inside = true;
+            }
+            match inside {
+                true => block.extend_from_slice(line),
+                false => after.extend_from_slice(line),
+            }
+            if inside && line == end {
+                block.clear();
+                inside = false;
+            }
+        }
+        after.append(&mut block);
+        if !lines.is_empty() {
+            if !after.is_empty() && after.last() != Some(&b'\n') {
+                after.push(b'\n');
+            }
+            after.extend_from_slice(&begin);
+            for line in lines {
+                after.extend_from_slice(line.as_bytes());
+                after.push(b'\n');
+            }
+            after.extend_from_slice(&end);
+        }
+        if after == before {
+            return Ok(());
+        }
+        write_exclude(&path, &after)
     }
 
     /// A path as a line of `info/exclude` that matches exactly this path.
@@ -100,4 +141,11 @@ impl Repo {
     pub fn branch_exists_prefix_conflict(&self, prefix: &str) -> Result<bool, GitError> {
         Ok(refs::read(self, &format!("refs/heads/{prefix}"))?.is_some())
     }
+}
+
+fn write_exclude(path: &Path, bytes: &[u8]) -> Result<(), GitError> {
+    let mode = std::fs::metadata(path).map_or(0o644, |meta| {
+        std::os::unix::fs::PermissionsExt::mode(&meta.permissions())
+    });
+    files::write(path, bytes, mode)
 }

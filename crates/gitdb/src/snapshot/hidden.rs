@@ -1,5 +1,7 @@
 //! Files that an index tells git not to look at.
 
+use std::path::Path;
+
 use super::PrivateIndex;
 use crate::repo::read::{nul_split, os_path};
 use crate::{GitError, Repo};
@@ -10,46 +12,69 @@ pub(crate) fn expose_hidden(repo: &Repo, private: &PrivateIndex) -> Result<Vec<V
     if !private.path.exists() {
         return Ok(Vec::new());
     }
-    // Without sparse checkout in force, git does not clear skip-worktree by itself on reading.
-    let args = ["-c", "core.sparseCheckout=false", "ls-files", "-v", "-z"];
-    let raw = repo.git.read(args).index(&private.path).bytes()?;
     let root = repo.work_tree_or_error()?;
-    let (mut assumed, mut skipped) = (Vec::new(), Vec::new());
-    for line in nul_split(&raw) {
-        let [tag, b' ', path @ ..] = line else {
-            continue;
-        };
-        let skip = matches!(tag, b'S' | b's');
-        if (skip || tag.is_ascii_lowercase()) && root.join(os_path(path)).symlink_metadata().is_ok()
-        {
+    let mut hidden = Hidden::read(repo, &private.path)?;
+    let there = |path: &Vec<u8>| root.join(os_path(path)).symlink_metadata().is_ok();
+    hidden.assumed.retain(there);
+    hidden.skipped.retain(there);
+    hidden.clear(repo, &private.path)?;
+    Ok(hidden.skipped)
+}
+
+/// Paths an index tells git not to look at, raw bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Hidden {
+    /// Assume-unchanged.
+    pub(crate) assumed: Vec<Vec<u8>>,
+    /// Skip-worktree: by hand, or left out by a sparse checkout.
+    pub(crate) skipped: Vec<Vec<u8>>,
+}
+
+impl Hidden {
+    /// Reads the bits of an index.
+    pub(crate) fn read(repo: &Repo, index: &Path) -> Result<Hidden, GitError> {
+        let mut hidden = Hidden::default();
+        // Without sparse checkout in force, git does not clear skip-worktree by itself on reading.
+        let args = ["-c", "core.sparseCheckout=false", "ls-files", "-v", "-z"];
+        let raw = repo.git.read(args).index(index).bytes()?;
+        for line in nul_split(&raw) {
+            let [tag, b' ', path @ ..] = line else {
+                continue;
+            };
             if tag.is_ascii_lowercase() {
-                assumed.push(path.to_vec());
+                hidden.assumed.push(path.to_vec());
             }
-            if skip {
-                skipped.push(path.to_vec());
+            if matches!(tag, b'S' | b's') {
+                hidden.skipped.push(path.to_vec());
             }
         }
+        Ok(hidden)
     }
-    for (paths, flag) in [
-        (&assumed, "--no-assume-unchanged"),
-        (&skipped, "--no-skip-worktree"),
-    ] {
-        if !paths.is_empty() {
-            let mut input = paths.join(&0);
-            input.push(0);
-            let args = [
-                "-c",
-                "core.splitIndex=false",
-                "-c",
-                "core.sparseCheckout=false",
-            ];
-            let rest = ["update-index", "-z", flag, "--stdin"];
-            repo.git
-                .write(args.iter().chain(&rest))
-                .index(&private.path)
-                .stdin(input)
-                .bytes()?;
-        }
+
+    /// Clears these bits in an index.
+    pub(crate) fn clear(&self, repo: &Repo, index: &Path) -> Result<(), GitError> {
+        clear(repo, index, &self.assumed, "--no-assume-unchanged")?;
+        clear(repo, index, &self.skipped, "--no-skip-worktree")
     }
-    Ok(skipped)
+}
+
+fn clear(repo: &Repo, index: &Path, paths: &[Vec<u8>], flag: &str) -> Result<(), GitError> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let mut input = paths.join(&0);
+    input.push(0);
+    let args = [
+        "-c",
+        "core.splitIndex=false",
+        "-c",
+        "core.sparseCheckout=false",
+    ];
+    let rest = ["update-index", "-z", flag, "--stdin"];
+    repo.git
+        .write(args.iter().chain(&rest))
+        .index(index)
+        .stdin(input)
+        .bytes()
+        .map(drop)
 }
