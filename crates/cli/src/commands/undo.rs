@@ -88,7 +88,7 @@ fn go(repo: &Repo, way: Way, dry_run: bool, yes: bool) -> Result<Exit, Failure> 
         styled(BOLD, format!("{}:", way.word())),
         clean(&entry.reason)
     ));
-    preview.lines().iter().for_each(ui::talk);
+    preview.lines(way.back()).iter().for_each(ui::talk);
     ui::talk(styled(
         DIM,
         format!(
@@ -119,7 +119,7 @@ fn go(repo: &Repo, way: Way, dry_run: bool, yes: bool) -> Result<Exit, Failure> 
                 WARN,
                 "not all of it is in place; what still differs:",
             ));
-            left.lines().iter().for_each(ui::talk);
+            left.lines(way.back()).iter().for_each(ui::talk);
         }
     }
     ui::talk(format!("`{}` takes it back", way.back()));

@@ -218,3 +218,63 @@ fn inside_git_it_is_told_so_and_not_called_bare() {
         answer.err
     );
 }
+
+#[test]
+fn tasks_that_are_ticked_before_anything_is_implemented_are_no_tasks() {
+    let project = Project::with(json!({}), &["Say hello"], |_, name| {
+        let ticked = "# Tasks\n\n## Phase 1: All\n\n- [x] T001 One\n";
+        (name == "tasks").then(|| wrote("{specDir}/tasks.md", ticked))
+    });
+    project.dex(&["run", "--cycles", "1"]);
+    let tried = project.phases_of("tasks", 1);
+    assert_eq!(tried.len(), 2, "asked once more: {tried:?}");
+    for attempt in &tried {
+        assert_eq!(attempt["reason"], "missing_output", "{attempt}");
+    }
+    assert!(!project.checkpoints().contains(&"implement:1".to_owned()));
+}
+
+#[test]
+fn after_an_interrupt_the_last_line_asks_what_status_asks() {
+    let project = Project::with(json!({}), &["Say hello"], |_, name| {
+        let mut stage = wrote("{specDir}/plan.md", "# half\n");
+        stage["hang"] = json!(true);
+        (name == "plan").then_some(stage)
+    });
+    let mut command = project.command(&["run"]);
+    command.stdout(std::process::Stdio::null());
+    command.stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    project.until("plan", |it| it.is_at("plan"));
+    let pid = child.id().to_string();
+    std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .unwrap();
+    let answer: super::support::Answer = child.wait_with_output().unwrap().into();
+    let next = "dex resume --keep or dex resume --discard";
+    assert!(answer.err.trim_end().ends_with(next), "{}", answer.err);
+    assert!(project.dex(&["status"]).err.trim_end().ends_with(next));
+}
+
+#[test]
+fn undo_names_the_finished_stages_that_would_leave_the_branch() {
+    let project = Project::with(json!({}), &["Say hello"], |_, name| {
+        let mut stage = wrote("{specDir}/plan.md", "# Plan\n");
+        stage["hang"] = json!(700);
+        (name == "plan").then_some(stage)
+    });
+    let mut child = project.start(&["run"]);
+    project.until("plan", |it| it.is_at("plan"));
+    project.exits(0, &["stop", "--now"]);
+    child.wait().unwrap();
+    project.exits(0, &["resume", "--discard", "--step"]);
+    project.exits(0, &["resume", "--step"]);
+    let answer = project.exits(0, &["undo", "--dry-run"]);
+    let told = "it is from before 2 finished stages, which leave the branch (`dex redo` brings them back):\n    plan:1, tasks:1\n";
+    assert!(answer.err.contains(told), "{}", answer.err);
+    project.exits(0, &["undo", "--yes"]);
+    assert_eq!(project.checkpoints().last().unwrap(), "specify:1");
+    project.exits(0, &["redo", "--yes"]);
+    assert_eq!(project.checkpoints().last().unwrap(), "tasks:1");
+}

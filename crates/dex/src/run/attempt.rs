@@ -13,7 +13,7 @@ use super::{Event, RunError, Runner, dotdex, new_id, now};
 use crate::answer::{self, Answer};
 use crate::element::{self, Ending};
 use crate::files::record::{CycleOutcome, Decision, PhaseStatus, VerifiedBy, Verify};
-use crate::files::store;
+use crate::files::{store, tasks};
 use crate::live::{Attempt, Finished, Live, Used, Work};
 use crate::names;
 use crate::stage::{Place, Stage};
@@ -396,12 +396,49 @@ impl Runner<'_> {
         let wanted = paths.output(job.place.stage, spec_dir.as_deref());
         let there = wanted.iter().any(|path| is_written(root, path));
         if wanted.is_empty() || there {
+            if job.place.stage == Stage::Tasks {
+                self.has_open_tasks(&wanted)?;
+            }
             Ok(spec_dir)
         } else if root.join(&wanted[0]).exists() {
             let path = &wanted[0];
             Err(format!("{path} is empty, or a symbolic link leads to it"))
         } else {
             Err(format!("{} was not written", wanted[0]))
+        }
+    }
+
+    /// Whoever plans the tasks does not do them: boxes that are ticked from the start would leave
+    /// `implement` with nothing to do. Ticks of an earlier cycle, which are in the last commit,
+    /// are true.
+    fn has_open_tasks(&self, wanted: &[String]) -> Result<(), String> {
+        let [path] = wanted else {
+            return Ok(());
+        };
+        let all_ticked = |text: &str| {
+            let tasks: Vec<_> = tasks::parse(text)
+                .into_iter()
+                .flat_map(|it| it.tasks)
+                .collect();
+            !tasks.is_empty() && tasks.iter().all(|it| it.done == tasks::Done::Yes)
+        };
+        let ticked_any = |text: &str| {
+            let mut phases = tasks::parse(text).into_iter().flat_map(|it| it.tasks);
+            phases.any(|it| it.done == tasks::Done::Yes)
+        };
+        let now = std::fs::read_to_string(self.live.worktree.join(path)).unwrap_or_default();
+        let before = self.repo.read_file(&self.live.tip, path);
+        let before = before.ok().flatten();
+        let before = before.map(|it| String::from_utf8_lossy(&it).into_owned());
+        let too_soon = match &before {
+            None => ticked_any(&now),
+            Some(before) => all_ticked(&now) && !all_ticked(before),
+        };
+        match too_soon {
+            true => Err(format!(
+                "{path} has ticked boxes, but nothing is implemented yet: write every open task as `- [ ]`"
+            )),
+            false => Ok(()),
         }
     }
 

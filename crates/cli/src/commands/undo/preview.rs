@@ -2,16 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitdb::checkpoint::{Checkpoint, StageMessage};
 use gitdb::undo::Entry;
 use gitdb::{Head, Oid, Repo, refs};
 use serde::Deserialize;
 
 use crate::error::Failure;
 use crate::exit::Exit;
-use crate::ui::{self, DIM, clean, styled};
+use crate::ui::{self, DIM, WARN, clean, styled};
 
 /// More paths than this are counted.
 const SHOWN: usize = 10;
+
+/// More finished stages than this are counted.
+const STAGES_SHOWN: usize = 20;
+
+/// Commits looked through for finished stages.
+const COMMITS: usize = 10_000;
 
 /// Raw paths, sorted.
 type Paths = BTreeSet<Vec<u8>>;
@@ -24,6 +31,8 @@ pub(super) struct Preview {
     away: Paths,
     /// Sentences about refs and HEAD.
     refs: Vec<String>,
+    /// Finished stages that leave their branch, oldest first.
+    stages: Vec<String>,
     /// Paths the entry says nothing about.
     untouched: Vec<String>,
 }
@@ -68,6 +77,7 @@ impl Preview {
             back,
             away,
             refs: ref_words(repo, &meta)?,
+            stages: leaving(repo, &meta)?,
             untouched: meta.leave_out,
         })
     }
@@ -77,8 +87,23 @@ impl Preview {
         self.back.is_empty() && self.away.is_empty() && self.refs.is_empty()
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
+    /// `back`: the command that takes it back.
+    pub(super) fn lines(&self, back: &str) -> Vec<String> {
         let mut lines = Vec::new();
+        if !self.stages.is_empty() {
+            let count = ui::count(self.stages.len(), "finished stage");
+            lines.push(styled(
+                WARN,
+                format!(
+                    "  it is from before {count}, which leave the branch (`{back}` brings them back):"
+                ),
+            ));
+            let shown = self.stages.iter().take(STAGES_SHOWN).cloned();
+            let more = self.stages.len().saturating_sub(STAGES_SHOWN);
+            let more = (more > 0).then(|| format!("and {more} more"));
+            let all: Vec<String> = shown.chain(more).collect();
+            lines.push(format!("    {}", all.join(", ")));
+        }
         if self.is_in_place() {
             lines.push("  files, HEAD and branches are already as they were then".to_owned());
         }
@@ -202,6 +227,24 @@ fn same(repo: &Repo, path: &[u8], oid: &[u8]) -> Result<bool, Failure> {
     }
     let out = repo.git.read(["hash-object", "--", path]).output()?;
     Ok(out.status == Some(0) && out.stdout.trim_ascii_end() == oid)
+}
+
+/// Stages finished on a branch since the entry was made, oldest first.
+fn leaving(repo: &Repo, meta: &Meta) -> Result<Vec<String>, Failure> {
+    let mut stages = Vec::new();
+    for (name, was) in &meta.refs {
+        let (Some(was), Some(now)) = (was, refs::read(repo, name)?) else {
+            continue;
+        };
+        let since = repo.first_parents(&now, Some(was), COMMITS)?;
+        let read = |it: &gitdb::repo::Commit| StageMessage::read(&it.message).ok();
+        let of_branch = since.iter().rev().filter_map(read);
+        stages.extend(of_branch.map(|it| {
+            let Checkpoint { stage, cycle } = it.checkpoint;
+            format!("{}:{cycle}", stage.as_str())
+        }));
+    }
+    Ok(stages)
 }
 
 fn ref_words(repo: &Repo, meta: &Meta) -> Result<Vec<String>, Failure> {
