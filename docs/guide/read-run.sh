@@ -75,10 +75,10 @@ if [ -z "$record" ]; then
   echo "cost: no record in .dex/runs/ on this branch"
 elif command -v jq >/dev/null 2>&1; then
   git cat-file blob "$tip:$record" | jq -r '
-    (.phases // .agentRuns // []) as $attempts
+    [(.phases // .agentRuns // [])[] | select(.agent)] as $attempts
     | "cost: " + (if .totalCostUsd == null then "not reported" else "$\(.totalCostUsd)" end)
       + " in \($attempts | length) attempts"'
-  echo "  by: jq '.totalCostUsd, (.phases | length)' $record"
+  echo "  by: jq '.totalCostUsd, ([.phases[] | select(.agent)] | length)' $record"
 else
   git cat-file blob "$tip:$record" |
     sed -n 's/^  "totalCostUsd": *\(.*[^,]\),\{0,1\}$/\1/p' |

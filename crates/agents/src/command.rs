@@ -270,7 +270,10 @@ impl Running<'_> {
             return Err(over_the_cost_cap(self.limits));
         }
         match end {
-            End::Exited(Some(0)) => self.answer(),
+            End::Exited(Some(0)) => {
+                self.readable_cost()?;
+                Ok(self.answer())
+            }
             End::Exited(Some(QUOTA_STATUS)) => Err(Ended::Quota { until_unix: None }),
             other => {
                 let said = self.err.last().or(self.out.last());
@@ -281,21 +284,36 @@ impl Running<'_> {
         }
     }
 
-    fn answer(&self) -> Result<Option<Value>, Ended> {
-        let unreadable = |problem: String| {
-            let detail = format!("the answer in $DEX_ANSWER cannot be read: {problem}");
-            failed(Failure::Protocol, detail)
+    /// A run must know what it pays: a cost that cannot be read is not one that was not told.
+    fn readable_cost(&self) -> Result<(), Ended> {
+        let problem = match read_bounded(&self.files.cost, COST_BYTES) {
+            Ok(None) => return Ok(()),
+            Ok(Some(bytes)) if bytes.iter().all(u8::is_ascii_whitespace) => return Ok(()),
+            Ok(Some(bytes)) => match std::str::from_utf8(&bytes).ok().and_then(micro_dollars) {
+                Some(_) => return Ok(()),
+                None => "it is not an amount of dollars such as 0.42".to_owned(),
+            },
+            Err(problem) => problem,
         };
-        let Some(bytes) = read_bounded(&self.files.answer, ANSWER_BYTES).map_err(unreadable)?
-        else {
-            return Ok(None);
+        let detail = format!("the cost in $DEX_COST cannot be read: {problem}");
+        Err(failed(Failure::Protocol, detail))
+    }
+
+    /// The answer. One that cannot be read is handed on as text that says so, which is no stage's
+    /// answer: whoever checks it asks once more, as for any answer of the wrong shape.
+    fn answer(&self) -> Option<Value> {
+        let unreadable = |problem: String| {
+            let told = format!("the answer in $DEX_ANSWER cannot be read: {problem}");
+            Some(Value::String(told))
+        };
+        let bytes = match read_bounded(&self.files.answer, ANSWER_BYTES) {
+            Ok(bytes) => bytes?,
+            Err(problem) => return unreadable(problem),
         };
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Ok(None);
+            return None;
         }
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| unreadable(error.to_string()))
+        serde_json::from_slice(&bytes).map_or_else(|error| unreadable(error.to_string()), Some)
     }
 }
 

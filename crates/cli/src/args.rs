@@ -122,7 +122,7 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// Dollars the run may cost.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = positive)]
     pub budget: Option<f64>,
     /// Cycles the run may take.
     #[arg(long, value_name = "N")]
@@ -163,8 +163,14 @@ pub struct Resume {
     #[arg(short = 'm', long = "message", value_name = "NOTE")]
     pub note: Option<String>,
     /// Dollars the whole run may cost from now on.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = positive)]
     pub budget: Option<f64>,
+    /// Dollars one stage may cost, until the next resume.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = positive)]
+    pub stage_budget: Option<f64>,
+    /// Minutes one stage may take, until the next resume.
+    #[arg(long, value_name = "MINUTES", allow_negative_numbers = true, value_parser = positive)]
+    pub stage_timeout: Option<f64>,
     /// Cycles the whole run may take from now on.
     #[arg(long, value_name = "N")]
     pub cycles: Option<u32>,
@@ -344,4 +350,12 @@ pub struct Man {
     /// Where to write them.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+/// A limit: a number that is finite and more than nothing.
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    number
+        .filter(|it| it.is_finite() && *it > 0.0)
+        .ok_or_else(|| "a limit is a number greater than 0, as in 2.50".to_owned())
 }

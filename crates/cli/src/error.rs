@@ -229,16 +229,9 @@ fn start(error: &StartError) -> Failure {
 }
 
 fn dirty_hint(paths: &[String]) -> String {
-    let shown: Vec<&str> = paths.iter().take(5).map(String::as_str).collect();
-    let more = paths.len().saturating_sub(shown.len());
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
     format!(
-        "{}{more}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
-        shown.join(", ")
+        "Not committed: {}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
+        crate::ui::some_of(paths, 5)
     )
 }
 

@@ -243,9 +243,12 @@ impl Live {
     }
 }
 
-/// An answer as typed: the number of an option stands for it. None for a number of no option,
-/// which is more likely a slip than an answer.
+/// An answer as typed: the number of an option stands for it, nothing for what is recommended.
+/// None for a number of no option, which is more likely a slip than an answer.
 pub fn choice(question: &Question, typed: &str) -> Option<String> {
+    if typed.trim().is_empty() {
+        return question.assumed().map(str::to_owned);
+    }
     let Ok(number) = typed.trim().parse::<usize>() else {
         return Some(typed.to_owned());
     };

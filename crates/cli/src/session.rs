@@ -23,6 +23,14 @@ pub fn open(dir: &Path) -> Result<Repo, Failure> {
 /// The work tree's root, or the reason why there is none.
 pub fn root(repo: &Repo) -> Result<&Path, Failure> {
     repo.work_tree().ok_or_else(|| {
+        let beside = repo.common_dir.parent().map(Path::to_owned);
+        if repo.common_dir.file_name().is_some_and(|it| it == ".git")
+            && let Some(beside) = beside
+        {
+            let inside = "this is inside a repository's own .git: there is no work tree here";
+            return Failure::new(Exit::Usage, inside)
+                .hint(format!("Go to its work tree: `cd {}`.", beside.display()));
+        }
         Failure::new(
             Exit::Usage,
             "this is a bare repository: there is no work tree to work in",

@@ -176,6 +176,17 @@ pub fn size(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
+/// The first few of a list, and how many more there are.
+pub fn some_of(names: &[String], shown: usize) -> String {
+    let more = names.len().saturating_sub(shown);
+    let first = names[..names.len().min(shown)].join(", ");
+    if more == 0 {
+        first
+    } else {
+        format!("{first} and {more} more")
+    }
+}
+
 /// `1 file`, `2 files`.
 pub fn count(n: usize, noun: &str) -> String {
     if n == 1 {

@@ -25,8 +25,10 @@ pub struct Live {
     /// Its branch, full name.
     pub branch: String,
     /// Root of the work tree it works in.
+    #[serde(with = "path")]
     pub worktree: PathBuf,
     /// That work tree's git directory.
+    #[serde(with = "path")]
     pub git_dir: PathBuf,
     /// What it started from and with; never changes.
     pub start: Start,
@@ -135,6 +137,12 @@ pub enum Work {
     Idle,
     /// An agent works, or worked when we died.
     Started(Box<Attempt>),
+    /// The attempt is over and recorded, and did not finish its stage: its files are to be kept as
+    /// an undo entry and put back.
+    SettingAside {
+        /// What the undo entry will say.
+        reason: String,
+    },
     /// The agent finished; its work is not committed. A restart goes on from here.
     AgentFinished(Box<Finished>),
     /// Tree and commit exist; the branch may have moved already.
@@ -214,6 +222,9 @@ pub struct Finished {
     /// The branch's value when the agent ended: commits after it are a person's.
     #[serde(default)]
     pub tip_after: Option<Oid>,
+    /// The branch HEAD was on then, full name.
+    #[serde(default)]
+    pub head_after: Option<String>,
     /// RFC 3339, UTC.
     pub ended_at: String,
     /// Milliseconds.
@@ -266,6 +277,9 @@ pub struct Pause {
     pub why: String,
     /// RFC 3339, UTC.
     pub at: String,
+    /// Of `budget_exceeded`: a single stage's dollars are used up, not the run's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_stage: bool,
 }
 
 /// The named reasons to stop before the end.
@@ -382,5 +396,37 @@ impl Live {
         store::write(&repo.common_dir, &path, &store::to_json(self))?;
         gitdb::fault::point("live.after");
         Ok(())
+    }
+}
+
+/// A path in JSON: text; where it is none, `{"bytes": […]}`, so that nothing is lost.
+mod path {
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Text(String),
+        Bytes { bytes: Vec<u8> },
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        let form = match path.to_str() {
+            Some(text) => Form::Text(text.to_owned()),
+            None => Form::Bytes {
+                bytes: path.as_os_str().as_bytes().to_vec(),
+            },
+        };
+        form.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(match Form::deserialize(from)? {
+            Form::Text(text) => PathBuf::from(text),
+            Form::Bytes { bytes } => std::ffi::OsString::from_vec(bytes).into(),
+        })
     }
 }

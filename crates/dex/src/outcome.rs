@@ -139,16 +139,13 @@ fn record(before: &Before<'_>, done: &Finished) -> Record {
         phases: Vec::new(),
         more: Map::new(),
     });
-    let known: Vec<String> = record.phases.iter().map(|it| it.phase_id.clone()).collect();
-    let new = live
-        .attempts
-        .iter()
-        .filter(|it| !known.contains(&it.phase_id));
-    record.phases.extend(new.cloned());
     let mut last = element::of_finished(done);
     last.parent_sha = Some(before.parent.to_string());
-    if !known.contains(&last.phase_id) {
-        record.phases.push(last);
+    // An attempt is one element, however often a restart tells of it.
+    for phase in live.attempts.iter().chain([&last]) {
+        if !record.phases.iter().any(|it| it.phase_id == phase.phase_id) {
+            record.phases.push(phase.clone());
+        }
     }
     if !live.notes.is_empty() {
         record.more.insert("notes".to_owned(), json!(live.notes));

@@ -276,7 +276,7 @@ fn at_work(work: &Work, running: Option<u32>) -> impl Iterator<Item = Phase> {
             Some(element::of_attempt(attempt, status, None))
         }
         Work::AgentFinished(done) => Some(element::of_finished(done)),
-        Work::Idle | Work::Committing(_) => None,
+        Work::Idle | Work::SettingAside { .. } | Work::Committing(_) => None,
     };
     phase.into_iter()
 }
@@ -314,7 +314,7 @@ fn unfinished(live: Option<&Live>) -> Unfinished {
                 });
             named.map_or(Unfinished::None, Unfinished::ReadyToCommit)
         }
-        Some(Work::Idle) | None => Unfinished::None,
+        Some(Work::Idle | Work::SettingAside { .. }) | None => Unfinished::None,
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::repo::read::{nul_split, os_path};
+use crate::repo::read::os_path;
 use crate::{GitError, Oid, Repo, fault, files, refs};
 
 /// Configuration, hooks and refs as they were. Serialised into the live record.
@@ -112,23 +112,22 @@ pub fn capture(repo: &Repo, run_branch: &str) -> Result<Protected, GitError> {
     for path in files_in(&hooks)? {
         kept.insert(key(&path), keep(&path)?);
     }
+    let (refs, stashes) = refs_and_stashes(repo, run_branch)?;
     Ok(Protected {
         files: kept,
         hooks: key(&hooks),
         run_branch: run_branch.to_owned(),
-        refs: all_refs(repo, run_branch)?,
+        refs,
         worktrees: worktrees(repo)?,
-        stashes: stashes(repo)?,
+        stashes,
     })
 }
 
 /// Puts configuration and hooks back, before any git runs, and lists everything that differs.
 pub fn put_back(repo: &Repo, before: &Protected) -> Result<Vec<ProtectChange>, GitError> {
     let mut changes = put_files_back(before)?;
-    changes.extend(ref_changes(
-        &before.refs,
-        &all_refs(repo, &before.run_branch)?,
-    ));
+    let (refs, stashes) = refs_and_stashes(repo, &before.run_branch)?;
+    changes.extend(ref_changes(&before.refs, &refs));
     let now = worktrees(repo)?;
     for path in now.difference(&before.worktrees).cloned() {
         changes.push(ProtectChange::WorktreeAdded { path });
@@ -136,12 +135,18 @@ pub fn put_back(repo: &Repo, before: &Protected) -> Result<Vec<ProtectChange>, G
     for path in before.worktrees.difference(&now).cloned() {
         changes.push(ProtectChange::WorktreeRemoved { path });
     }
-    let now = stashes(repo)?;
     let missing_in = |list: &[Oid], oid: &Oid| !list.contains(oid);
-    for oid in now.iter().filter(|oid| missing_in(&before.stashes, oid)) {
+    for oid in stashes
+        .iter()
+        .filter(|oid| missing_in(&before.stashes, oid))
+    {
         changes.push(ProtectChange::StashAdded { oid: oid.clone() });
     }
-    for oid in before.stashes.iter().filter(|oid| missing_in(&now, oid)) {
+    for oid in before
+        .stashes
+        .iter()
+        .filter(|oid| missing_in(&stashes, oid))
+    {
         changes.push(ProtectChange::StashRemoved { oid: oid.clone() });
     }
     Ok(changes)
@@ -253,14 +258,18 @@ fn is_ours(name: &str, run_branch: &str) -> bool {
     name == run_branch || name.starts_with("refs/dex-local/") || name == "refs/stash"
 }
 
-fn all_refs(repo: &Repo, run_branch: &str) -> Result<BTreeMap<String, Oid>, GitError> {
-    let mut found = BTreeMap::new();
-    for it in refs::list(repo, &["refs/"])? {
-        if !is_ours(&it.name, run_branch) {
-            found.insert(it.name, it.oid);
-        }
-    }
-    Ok(found)
+/// Both from one listing: this is asked before and after every attempt.
+fn refs_and_stashes(
+    repo: &Repo,
+    run_branch: &str,
+) -> Result<(BTreeMap<String, Oid>, Vec<Oid>), GitError> {
+    let all = refs::list(repo, &["refs/"])?;
+    let stashes = match all.iter().any(|it| it.name == "refs/stash") {
+        true => stashes(repo)?,
+        false => Vec::new(),
+    };
+    let others = all.into_iter().filter(|it| !is_ours(&it.name, run_branch));
+    Ok((others.map(|it| (it.name, it.oid)).collect(), stashes))
 }
 
 fn ref_changes(before: &BTreeMap<String, Oid>, now: &BTreeMap<String, Oid>) -> Vec<ProtectChange> {
@@ -280,20 +289,33 @@ fn ref_changes(before: &BTreeMap<String, Oid>, now: &BTreeMap<String, Oid>) -> V
     changes
 }
 
+/// Linked work trees, read as git keeps them: a file `gitdir` each, which names the work tree's
+/// own `.git`.
 fn worktrees(repo: &Repo) -> Result<BTreeSet<String>, GitError> {
-    let args = ["worktree", "list", "--porcelain", "-z"];
-    let raw = repo.git.read(args).bytes()?;
-    Ok(nul_split(&raw)
-        .filter_map(|field| field.strip_prefix(b"worktree "))
-        .map(|path| String::from_utf8_lossy(path).into_owned())
-        .collect())
+    let dir = repo.common_dir.join("worktrees");
+    let listing = match std::fs::read_dir(&dir) {
+        Ok(listing) => listing,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(BTreeSet::new());
+        }
+        Err(e) => return Err(GitError::file(&dir)(e)),
+    };
+    let mut found = BTreeSet::new();
+    for entry in listing {
+        let own = entry.map_err(GitError::file(&dir))?.path();
+        let Some(bytes) = files::read(&own.join("gitdir"))? else {
+            continue;
+        };
+        // It may be relative, and then it is so to its own directory.
+        let dot_git = own.join(os_path(bytes.trim_ascii_end()));
+        let root = dot_git.parent().unwrap_or(&dot_git);
+        found.insert(root.to_string_lossy().into_owned());
+    }
+    Ok(found)
 }
 
 /// The stash is one for all work trees (case A13): read, never used.
 fn stashes(repo: &Repo) -> Result<Vec<Oid>, GitError> {
-    if refs::read(repo, "refs/stash")?.is_none() {
-        return Ok(Vec::new());
-    }
     let args = ["log", "-g", "--format=%H", "refs/stash", "--"];
     let text = repo.git.read(args).text()?;
     text.lines()

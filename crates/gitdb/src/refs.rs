@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::fault;
 use crate::repo::{ObjectFormat, RefFormat};
-use crate::{GitError, Oid, Repo};
+use crate::{GitError, Oid, Repo, files};
 
 /// What a ref must be for an edit to go through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,11 +120,34 @@ pub fn apply(repo: &Repo, edits: &[Edit], message: &str) -> Result<Applied, GitE
 
 /// Reads one ref afresh.
 pub fn read(repo: &Repo, name: &str) -> Result<Option<Oid>, GitError> {
+    if let Some(oid) = read_loose(repo, name)? {
+        return Ok(Some(oid));
+    }
     let found = for_each(repo, &[name])?;
     Ok(found
         .into_iter()
         .find(|it| it.name == name)
         .map(|it| it.oid))
+}
+
+/// The value in the ref's own file, which outranks `packed-refs` and is only ever replaced whole:
+/// a stage reads its branch often, and a process for each costs more than the rest. Whatever is
+/// not plainly an id (no file, a symbolic ref, another format) is git's to read.
+fn read_loose(repo: &Repo, name: &str) -> Result<Option<Oid>, GitError> {
+    // Refs of these kinds belong to all work trees, so their files are in the common directory.
+    let shared = ["refs/heads/", "refs/tags/", "refs/dex-local/"];
+    let plain = repo.ref_format == RefFormat::Files
+        && shared.iter().any(|it| name.starts_with(it))
+        && !name.split('/').any(|part| matches!(part, "" | "." | ".."));
+    let path = repo.common_dir.join(name);
+    if !plain || !path.symlink_metadata().is_ok_and(|it| it.is_file()) {
+        return Ok(None);
+    }
+    let bytes = files::read(&path)?.unwrap_or_default();
+    let text = std::str::from_utf8(&bytes).ok();
+    let oid = text.and_then(|it| it.strip_suffix('\n')?.parse::<Oid>().ok());
+    let null = repo.object_format.null();
+    Ok(oid.filter(|it| it.as_str().len() == null.len() && it.as_str() != null))
 }
 
 /// Every ref under any of the prefixes (`refs/heads/dex/`), sorted by name.

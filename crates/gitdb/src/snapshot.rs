@@ -107,6 +107,9 @@ pub struct Prepared {
     pub index_checksum: String,
     /// Names our private index, `<git-dir>/dex/index.<nonce>`.
     pub nonce: String,
+    /// What the commit changes against its parent; known to whoever prepared it, not recorded.
+    #[serde(skip)]
+    pub changes: Vec<TreeChange>,
 }
 
 /// A change a commit makes against its parent, for the checks and the record.
@@ -118,6 +121,16 @@ pub struct TreeChange {
     pub mode: u32,
     /// Blob after (none when deleted).
     pub oid: Option<Oid>,
+}
+
+impl From<RawChange> for TreeChange {
+    fn from(change: RawChange) -> TreeChange {
+        TreeChange {
+            mode: change.new_mode,
+            oid: (change.new_mode != 0).then_some(change.new),
+            path: change.path,
+        }
+    }
 }
 
 /// How the message's commit is signed.
@@ -277,14 +290,7 @@ fn kind_of(path: &Path) -> Result<ChangedKind, GitError> {
 /// What the prepared commit changes against its parent.
 pub fn changes(repo: &Repo, from: &Oid, to: &Oid) -> Result<Vec<TreeChange>, GitError> {
     let raw = raw_changes(repo, from, to)?;
-    Ok(raw
-        .into_iter()
-        .map(|change| TreeChange {
-            mode: change.new_mode,
-            oid: (change.new_mode != 0).then_some(change.new),
-            path: change.path,
-        })
-        .collect())
+    Ok(raw.into_iter().map(TreeChange::from).collect())
 }
 
 /// The tree of the work tree as it is now (tracked and untracked, not ignored, `exclude` left

@@ -24,7 +24,12 @@ pub enum Run {
 
 /// Runs a command that is to die at its `n`-th crash point.
 pub fn at_point(n: u32, command: &mut Command) -> Run {
-    let command = command.env(VARIABLE, n.to_string());
+    at_named(&n.to_string(), command)
+}
+
+/// Runs a command that is to die at a named crash point, `name` or `name:<n>` for its n-th pass.
+pub fn at_named(point: &str, command: &mut Command) -> Run {
+    let command = command.env(VARIABLE, point);
     let output = command.output().expect("the command starts");
     match output.status.signal() {
         Some(9) => Run::Killed(output),

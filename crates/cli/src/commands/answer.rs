@@ -41,13 +41,24 @@ pub fn answer(dir: &Path, args: &args::Answer) -> Result<Exit, Failure> {
         ));
     };
     let Some(text) = crate::progress::choice(&question.asks[0], given) else {
-        let count = question.asks[0].options.len();
+        if given.trim().is_empty() {
+            let nothing = "the answer is empty, and nothing is recommended; nothing was answered";
+            return Err(Failure::new(Exit::Usage, nothing).hint("Answer in your own words."));
+        }
+        let options = &question.asks[0].options;
+        let choices: Vec<String> = options
+            .iter()
+            .enumerate()
+            .map(|(at, it)| format!("{} {}", at + 1, clean(&it.label)))
+            .collect();
         return Err(Failure::new(
             Exit::Usage,
             format!("there is no choice {}; nothing was answered", clean(given)),
         )
         .hint(format!(
-            "Type a number from 1 to {count}, or words: a number of your own as in `dex answer \"the number 8080\"`."
+            "The choices: {}. Type a number from 1 to {}, or words: a number of your own as in `dex answer \"the number 8080\"`.",
+            choices.join(", "),
+            options.len()
         )));
     };
     let ask = question.asks.remove(0);

@@ -91,13 +91,17 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
             "ended process {pid}, left over from a run that was killed"
         ));
     }
-    let choice = choice(args, &live)?;
+    let choice = choice(args, &live, &uncommitted(&repo, &live)?)?;
     if !live.set_up {
         repo = setup::put_in_place(&repo, &mut live)?;
     }
     let agent = session::agent(&repo, &live.start.settings, session::script_speed())?;
     run::check_agent(agent.as_ref())?;
     if args.detach {
+        // Said here, where somebody reads it; a moved HEAD is what the choice puts back.
+        if choice.is_none() || !head_moved(&live) {
+            dex::run::check_place(&repo, &live)?;
+        }
         drop(lock);
         return run::detach(&repo, &live, &again(args, choice));
     }
@@ -144,13 +148,40 @@ fn head_moved(live: &Live) -> bool {
     pause.is_some_and(|it| it.reason == PauseReason::HeadMoved)
 }
 
+/// What lies in the work tree between two stages and is nobody's but a person's. Files of a
+/// finished part of `implement` are the run's.
+fn uncommitted(repo: &Repo, live: &Live) -> Result<Vec<String>, Failure> {
+    let between_stages = live.work == Work::Idle && live.finished_parts.is_empty();
+    if !live.set_up || !between_stages {
+        return Ok(Vec::new());
+    }
+    Ok(setup::dirty(repo, &Goal::File(live.start.goal.clone()))?)
+}
+
 /// What to do with a half-done stage: as said, as asked at the terminal, or not at all.
-fn choice(args: &args::Resume, live: &Live) -> Result<Option<Choice>, Failure> {
+fn choice(
+    args: &args::Resume,
+    live: &Live,
+    uncommitted: &[String],
+) -> Result<Option<Choice>, Failure> {
     let moved = head_moved(live);
+    if !uncommitted.is_empty() && !args.keep && !args.discard {
+        return Err(Failure::new(
+            Exit::Moved,
+            "the work tree has changes that the run did not make; nothing was started",
+        )
+        .hint(format!(
+            "{}. Commit or stash them, or take them into the next stage with `dex resume --keep`, or put them aside with `dex resume --discard` (kept as an undo entry).",
+            ui::some_of(uncommitted, 5)
+        )));
+    }
     let half_done = match &live.work {
+        Work::Idle if !uncommitted.is_empty() => Some(String::new()),
         Work::Started(attempt) => Some(attempt.place().label()),
         Work::AgentFinished(done) if moved => Some(done.attempt.place().label()),
-        Work::Idle | Work::AgentFinished(_) | Work::Committing(_) => None,
+        Work::Idle | Work::SettingAside { .. } | Work::AgentFinished(_) | Work::Committing(_) => {
+            None
+        }
     };
     let Some(label) = half_done else {
         return Ok(None);
@@ -178,7 +209,8 @@ fn choice(args: &args::Resume, live: &Live) -> Result<Option<Choice>, Failure> {
     }
 }
 
-/// The words for the process in the background.
+/// The words for the process in the background. Values are joined to their names: they may begin
+/// with a dash.
 fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
     let mut words = Vec::new();
     match choice {
@@ -187,19 +219,23 @@ fn again(args: &args::Resume, choice: Option<Choice>) -> Vec<String> {
         None => {}
     }
     if let Some(note) = &args.note {
-        words.extend(["-m".to_owned(), note.clone()]);
+        words.push(format!("--message={note}"));
     }
-    if let Some(budget) = args.budget {
-        words.extend(["--budget".to_owned(), budget.to_string()]);
+    for (name, value) in [
+        ("budget", args.budget),
+        ("stage-budget", args.stage_budget),
+        ("stage-timeout", args.stage_timeout),
+    ] {
+        words.extend(value.map(|it| format!("--{name}={it}")));
     }
     if let Some(cycles) = args.cycles {
-        words.extend(["--cycles".to_owned(), cycles.to_string()]);
+        words.push(format!("--cycles={cycles}"));
     }
     if args.step {
         words.push("--step".to_owned());
     }
     for path in &args.allow {
-        words.extend(["--allow".to_owned(), path.clone()]);
+        words.push(format!("--allow={path}"));
     }
     words
 }
@@ -216,6 +252,7 @@ fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled, limits: &de
     own.max_turns = limits.max_turns;
     own.max_verify_retries = limits.max_verify_retries;
     own.wait_for_quota_ms = limits.wait_for_quota_ms;
+    of_a_stage(own, args);
     live.forgiven_cycles = run.progress.cycles_completed;
     for attempt in live
         .attempts
@@ -235,6 +272,16 @@ fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled, limits: &de
     live.allow.extend(args.allow.iter().cloned());
 }
 
+/// What the command line says of a single stage's limits.
+fn of_a_stage(settings: &mut dex::live::Settings, args: &args::Resume) {
+    if let Some(budget) = args.stage_budget {
+        settings.stage_budget_micro_usd = dex::files::micro(budget);
+    }
+    if let Some(minutes) = args.stage_timeout {
+        settings.stage_timeout_ms = (minutes * 60_000.0).round() as u64;
+    }
+}
+
 /// `--from`: a new run that starts where a finished stage of another one ended.
 fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     let found = dex::facts::checkpoint(repo, from)?;
@@ -251,6 +298,7 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     if let Some(cycles) = args.cycles {
         settings.max_cycles = cycles;
     }
+    of_a_stage(&mut settings, args);
     settings.allow.extend(args.allow.iter().cloned());
     let agent = session::agent(repo, &settings, session::script_speed())?;
     run::check_agent(agent.as_ref())?;

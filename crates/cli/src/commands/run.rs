@@ -24,6 +24,9 @@ use crate::ui::{self, BOLD, NAME, styled};
 /// How long a run in the background may take to take over.
 const BACKGROUND_START: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// How long one that took over is watched before it is said to go on.
+const BACKGROUND_SETTLES: std::time::Duration = std::time::Duration::from_millis(300);
+
 /// Longest goal taken from standard input or the command line, bytes.
 const MAX_GOAL: u64 = 1 << 20;
 
@@ -149,14 +152,18 @@ fn goal(repo: &Repo, dir: &Path, args: &args::Run) -> Result<Goal, Failure> {
         return Ok(Goal::Text(text));
     }
     let root = session::root(repo)?;
-    let Some(given) = args.goal.as_deref() else {
-        return Ok(Goal::File("GOAL.md".to_owned()));
+    let path = match args.goal.as_deref() {
+        Some(given) => dir.join(given),
+        None => root.join("GOAL.md"),
     };
+    if args.goal.is_none() && path.symlink_metadata().is_err() {
+        // Told by the checks of the start, among the others.
+        return Ok(Goal::File("GOAL.md".to_owned()));
+    }
     let outside = |path: &Path| {
         Failure::new(Exit::Usage, format!("the goal {} is not inside {}", path.display(), root.display()))
             .hint("The goal is committed with the run: put it into the project, or pass it with `dex run - < FILE`.")
     };
-    let path = dir.join(given);
     let missing = |_| {
         Failure::new(
             Exit::NotFound,
@@ -170,6 +177,16 @@ fn goal(repo: &Repo, dir: &Path, args: &args::Run) -> Result<Goal, Failure> {
     let full = path.canonicalize().map_err(missing)?;
     let root = root.canonicalize()?;
     let inside = full.strip_prefix(&root).map_err(|_| outside(&path))?;
+    let gits = |it: std::path::Component<'_>| it.as_os_str().eq_ignore_ascii_case(".git");
+    if inside.components().any(gits) {
+        let headline = format!("the goal {} is inside .git", path.display());
+        return Err(Failure::new(Exit::Usage, headline).hint(
+            "Git commits nothing from there: put it beside your files, or pass it with `dex run - < FILE`.",
+        ));
+    }
+    if args.goal.is_none() {
+        return Ok(Goal::File("GOAL.md".to_owned()));
+    }
     Ok(Goal::File(inside.to_string_lossy().into_owned()))
 }
 
@@ -271,6 +288,7 @@ pub fn carry_out(
     let settled = sitting.choice.map_or(Ok(()), |it| runner.settle(it));
     let ended = settled.and_then(|()| runner.go());
     let question = runner.live.question.is_some();
+    let half_done = matches!(runner.live.work, dex::live::Work::Started(_));
     drop(runner);
     drop(awake);
     drop(watch);
@@ -285,7 +303,7 @@ pub fn carry_out(
     Ok(match &ended {
         Ended::Completed(verdict) => of_verdict(*verdict),
         Ended::Paused(pause, verdict) => {
-            explain(pause, question);
+            explain(pause, question, half_done);
             of_pause(pause, *verdict, signal)
         }
     })
@@ -339,8 +357,9 @@ fn of_pause(pause: &Pause, verdict: Verdict, signal: usize) -> Exit {
     }
 }
 
-/// `question`: whether it is a question that waits, and not a file.
-fn explain(pause: &Pause, question: bool) {
+/// `question`: whether it is a question that waits, and not a file. `half_done`: whether a stage
+/// was interrupted, so that what to do with its files has to be said.
+fn explain(pause: &Pause, question: bool, half_done: bool) {
     ui::talk(format!(
         "{} ({}): {}",
         styled(BOLD, "paused"),
@@ -348,7 +367,9 @@ fn explain(pause: &Pause, question: bool) {
         ui::clean_lines(&pause.why)
     ));
     let next = match pause.reason {
+        _ if half_done => "dex resume --keep or dex resume --discard",
         PauseReason::UserAbort | PauseReason::StepMode => "dex resume",
+        PauseReason::BudgetExceeded if pause.of_stage => "dex resume --stage-budget USD",
         PauseReason::BudgetExceeded => "dex resume --budget USD",
         PauseReason::MaxCyclesReached => "dex resume --cycles N",
         PauseReason::ConsecutiveFailures => {
@@ -385,6 +406,7 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
         .append(true)
         .open(&log)?;
     let err = out.try_clone()?;
+    let started_at = dex::run::now();
     let mut child = std::process::Command::new(std::env::current_exe()?)
         .arg("-C")
         .arg(&live.worktree)
@@ -396,14 +418,19 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
         .stderr(err)
         .spawn()?;
     let began = std::time::Instant::now();
-    // Told only once it is true, so that the next command finds it running (case K04).
+    let mut at_work = None;
+    // Told only once it is true, so that the next command finds it running (case K04), and a
+    // moment later, so that one which fails at once is no success.
     while began.elapsed() < BACKGROUND_START {
         if let Some(status) = child.try_wait()? {
-            return ended_at_once(repo, live, status, &log);
+            return ended_at_once(repo, live, status, &log, &started_at);
         }
         let holder = RunLock::holder(&live.worktree, &live.git_dir);
         if holder.is_some_and(|it| it.pid == child.id() && it.run_id.is_some()) {
-            break;
+            let since = at_work.get_or_insert_with(std::time::Instant::now);
+            if since.elapsed() >= BACKGROUND_SETTLES {
+                break;
+            }
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -425,11 +452,14 @@ fn ended_at_once(
     live: &Live,
     status: std::process::ExitStatus,
     log: &Path,
+    started_at: &str,
 ) -> Result<Exit, Failure> {
     let known = dex::facts::find(repo, Some(&live.run_id))?;
     let run = dex::facts::read_run(repo, &known)?;
     let over = run.status == dex::reconcile::RunStatus::Completed;
-    if status.success() || over || run.pause.is_some() {
+    // A pause of before says nothing about this process. Times have one form, so they compare.
+    let paused = run.pause.is_some_and(|it| it.at.as_str() >= started_at);
+    if status.success() || over || paused {
         ui::talk(format!(
             "it has ended already; see it with `dex report`, its log is {}",
             log.display()

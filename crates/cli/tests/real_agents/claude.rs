@@ -16,25 +16,30 @@ use super::world::{project, record};
 const REPLY_MICRO_USD: u64 = 3_750;
 
 /// A run's world: the project, the model, and the CLI first on `PATH`.
-struct World {
-    repo: Repo,
+pub(crate) struct World {
+    pub(crate) repo: Repo,
     model: FakeModel,
 }
 
 impl World {
     /// None when tests that need the network are left out.
     fn new(implement: impl FnOnce(&Path) -> Lane) -> Option<World> {
-        let program = real_claude::program()?;
         let repo = project(&json!({
             "agent": "scripted", "verifyCommand": "sh check.sh", "model": "claude-sonnet-4-5",
         }));
+        World::in_repo(repo, implement)
+    }
+
+    /// The same in a repository of the caller's.
+    pub(crate) fn in_repo(repo: Repo, implement: impl FnOnce(&Path) -> Lane) -> Option<World> {
+        let program = real_claude::program()?;
         std::fs::create_dir_all(repo.beside("bin")).expect("a directory");
         std::os::unix::fs::symlink(program, repo.beside("bin/claude")).expect("a link");
         let model = FakeModel::with_lanes(lanes(repo.path(), implement(repo.path())));
         Some(World { repo, model })
     }
 
-    fn dex(&self, args: &[&str]) -> Command {
+    pub(crate) fn dex(&self, args: &[&str]) -> Command {
         let mut command = dex(&self.repo, args);
         command
             .env("PATH", path_with(&self.repo.beside("bin")))
@@ -62,7 +67,7 @@ impl World {
     }
 }
 
-fn at(root: &Path, name: &str) -> String {
+pub(crate) fn at(root: &Path, name: &str) -> String {
     root.join(name).display().to_string()
 }
 
@@ -71,11 +76,11 @@ fn write(root: &Path, name: &str, content: &str) -> Turn {
     Turn::call("Write", input)
 }
 
-fn answer(answer: Value) -> Turn {
+pub(crate) fn answer(answer: Value) -> Turn {
     Turn::call("StructuredOutput", answer)
 }
 
-fn stage(title: &str, mut turns: Vec<Turn>) -> Lane {
+pub(crate) fn stage(title: &str, mut turns: Vec<Turn>) -> Lane {
     turns.push(Turn::text("That is all."));
     Lane::new(turns).when_prompt_has(title)
 }
@@ -128,26 +133,26 @@ fn lanes(root: &Path, implement: Lane) -> Vec<Lane> {
     ]
 }
 
+/// One replacement in a file.
+pub(crate) fn edits(root: &Path, name: &str, old: &str, new: &str) -> Turn {
+    let path = at(root, name);
+    let input = json!({"file_path": path, "old_string": old, "new_string": new});
+    Turn::call("Edit", input)
+}
+
 /// Reads and edits the greeting, ticks the task, answers.
 fn builds(root: &Path) -> Vec<Turn> {
-    let edit = |name: &str, old: &str, new: &str| {
-        let path = at(root, name);
-        Turn::call(
-            "Edit",
-            json!({"file_path": path, "old_string": old, "new_string": new}),
-        )
-    };
     let read = |name: &str| Turn::call("Read", json!({"file_path": at(root, name)}));
     vec![
         read(GREETING),
-        edit(GREETING, "hello", "goodbye"),
+        edits(root, GREETING, "hello", "goodbye"),
         read("specs/001-say-hello/tasks.md"),
-        edit("specs/001-say-hello/tasks.md", "[ ] T001", "[x] T001"),
+        edits(root, "specs/001-say-hello/tasks.md", "[ ] T001", "[x] T001"),
         answer(json!({"summary": "The greeting is changed."})),
     ]
 }
 
-const IMPLEMENT: &str = "# Implement phase 1 of the tasks";
+pub(crate) const IMPLEMENT: &str = "# Implement phase 1 of the tasks";
 
 #[test]
 fn a_whole_run_with_the_real_claude_code_edits_the_file_and_records_what_it_cost() {

@@ -3,4 +3,5 @@
 
 mod claude;
 mod command;
+mod repositories;
 mod world;

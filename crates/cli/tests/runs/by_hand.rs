@@ -349,6 +349,38 @@ fn on_another_branch_resume_says_what_to_type_and_commits_nothing_c27() {
 }
 
 #[test]
+fn a_finished_stage_is_not_committed_from_another_branch_c27() {
+    let secret = json!({ "cost": 0.05, "writes": [{ "path": ".env", "content": format!("KEY=ghp_{}\n", "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8") }] });
+    let project = Project::in_repo(Repo::new(), &super::support::implementing(secret));
+    assert_eq!(project.dex(&["run", "--small"]).code, Some(9));
+    let branch = project.branch();
+    let before = project.repo.git(&["for-each-ref", "refs/heads"]);
+    project.repo.git(&["switch", "-q", "-f", "main"]);
+    std::fs::remove_file(project.repo.path().join(".env")).unwrap();
+    for words in [
+        &["resume"][..],
+        &["resume", "--keep"],
+        &["resume", "--discard"],
+    ] {
+        let answer = project.dex(words);
+        assert_eq!(answer.code, Some(5), "{words:?}: {}", answer.err);
+        assert!(
+            answer.err.contains(&format!("git switch {branch}")),
+            "{}",
+            answer.err
+        );
+        assert_eq!(project.repo.git(&["for-each-ref", "refs/heads"]), before);
+        assert_eq!(
+            project.repo.git(&["symbolic-ref", "--short", "HEAD"]),
+            "main"
+        );
+    }
+    project.repo.git(&["switch", "-q", &branch]);
+    project.dex_ok(&["resume"]);
+    project.is_over("switched back");
+}
+
+#[test]
 fn a_work_tree_that_is_gone_stops_the_run_and_nothing_falls_back_c26() {
     let project = Project::new(&good(&["Add notes", "List notes"]));
     let answer = project.dex(&["run", "--cycles", "1", "--worktree"]);

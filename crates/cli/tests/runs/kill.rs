@@ -257,6 +257,131 @@ fn a_run_killed_at_any_step_ends_as_an_undisturbed_one() {
     }
 }
 
+/// A run that was killed in the middle of its first `implement`.
+fn killed_in_implement() -> Project {
+    let project = project();
+    match crash::at_named("agent.after:9", &mut project.command(&["run"])) {
+        Run::Killed(_) => project,
+        Run::Completed(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+#[test]
+fn putting_half_done_work_back_can_itself_be_killed_at_any_step() {
+    let expected = undisturbed();
+    let log = {
+        let project = killed_in_implement();
+        let log = project.repo.beside("points");
+        let mut resume = project.command(&["resume", "--discard"]);
+        assert!(
+            resume
+                .env("DEX_CRASH_LOG", &log)
+                .output()
+                .unwrap()
+                .status
+                .success()
+        );
+        std::fs::read_to_string(log).unwrap()
+    };
+    // The part before the stage is worked on again: the undo entry and the restore.
+    let before = log.lines().position(|it| it == "agent.before").unwrap() as u32;
+    assert!(
+        log.lines()
+            .take(before as usize)
+            .any(|it| it.starts_with("restore.")),
+        "{log}"
+    );
+    let points: Vec<String> = log
+        .lines()
+        .take(before as usize)
+        .map(str::to_owned)
+        .collect();
+    for n in chosen(&points) {
+        let context = format!("killed again at point {n}");
+        let project = killed_in_implement();
+        let run = crash::at_point(n, &mut project.command(&["resume", "--discard"]));
+        assert!(matches!(run, Run::Killed(_)), "{context}");
+        check_now(&project, &context);
+        finish(&project, &context);
+        check_over(&project, &expected, &context);
+    }
+}
+
+/// A run whose first `implement` fails and leaves files; the second cycle goes well.
+fn project_that_fails_once() -> Project {
+    let script = script(&["Say hello", "Again"], |cycle, name| match (cycle, name) {
+        (0, "manifest_extraction") => Some(serde_json::json!({ "delay": 0, "cost": 0.02,
+            "structured_output": { "features": [{ "id": 1, "title": "Say hello", "description": "x" }] } })),
+        (1, "implement") => Some(
+            serde_json::json!({ "delay": 0, "cost": 0.05, "fail": "gave up",
+            "writes": [{ "path": "garbage.txt", "content": "half-done\n" }] }),
+        ),
+        _ => None,
+    });
+    Project::new(&script)
+}
+
+#[test]
+fn a_failed_attempts_files_never_reach_a_commit_wherever_the_run_is_killed() {
+    let expected = {
+        let project = project_that_fails_once();
+        project.dex_ok(&["run"]);
+        assert!(!project.repo.path().join("garbage.txt").exists());
+        commits(&project)
+    };
+    let points: Vec<String> = {
+        let project = project_that_fails_once();
+        let log = project.repo.beside("points");
+        assert!(
+            project
+                .command(&["run"])
+                .env("DEX_CRASH_LOG", &log)
+                .status()
+                .unwrap()
+                .success()
+        );
+        std::fs::read_to_string(log)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    };
+    // The ninth agent is the implementer: five that run once, then specify, plan, tasks.
+    let at = |name: &str, nth: usize| {
+        points
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| *it == name)
+            .nth(nth)
+            .unwrap()
+            .0 as u32
+            + 1
+    };
+    let recorded = (at("agent.after", 8)..)
+        .find(|n| points[*n as usize] == "live.after")
+        .unwrap()
+        + 1;
+    for n in recorded..at("agent.before", 9).min(recorded + 60) {
+        if !(n < recorded + 6 || n % 7 == 0) {
+            continue;
+        }
+        let context = format!("killed at point {n} ({})", points[n as usize - 1]);
+        let project = project_that_fails_once();
+        let run = crash::at_point(n, &mut project.command(&["run"]));
+        assert!(matches!(run, Run::Killed(_)), "{context}");
+        let answer = project.dex(&["resume"]);
+        assert_eq!(answer.code, Some(0), "{context}: {}", answer.err);
+        check_over(&project, &expected, &context);
+        let log = project
+            .repo
+            .git(&["log", "--all", "--format=%H", "--", "garbage.txt"]);
+        let undo = project
+            .repo
+            .git(&["for-each-ref", "--format=%(objectname)", "refs/dex-local"]);
+        assert!(log.lines().all(|it| undo.contains(it)), "{context}: {log}");
+    }
+}
+
 #[test]
 fn a_run_killed_at_random_moments_again_and_again_ends_as_an_undisturbed_one() {
     let rounds: u32 = std::env::var("DEX_KILL_ROUNDS")

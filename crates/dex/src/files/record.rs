@@ -1,7 +1,7 @@
 //! `.dex/runs/<runId>.json`: one audit record per run.
 //!
-//! `jq '.totalCostUsd, (.phases | length)'` answers what a run cost and how often an agent
-//! worked. The record inside a stage's commit already holds that stage's attempt.
+//! `jq '.totalCostUsd, ([.phases[] | select(.agent)] | length)'` answers what a run cost and how
+//! often an agent worked. The record inside a stage's commit already holds that stage's attempt.
 //!
 //! Older files are read too: `agentRuns`, `agentRunId` or `phaseTraceId`, `step`, `cycleNumber`,
 //! `featureSlug`, `loopsCompleted`, and rows that say what they are only by a name

@@ -63,7 +63,9 @@ fn paused(run: &Reconciled, branch: &str) -> Vec<Next> {
         ];
     }
     let reason = run.pause.as_ref().map(|it| it.reason);
+    let of_stage = run.pause.as_ref().is_some_and(|it| it.of_stage);
     let more = match reason {
+        Some(PauseReason::BudgetExceeded) if of_stage => " --stage-budget USD",
         Some(PauseReason::BudgetExceeded) => " --budget USD",
         Some(PauseReason::MaxCyclesReached) => " --cycles N",
         Some(PauseReason::ConsecutiveFailures) => " -m \"what to do differently\"",

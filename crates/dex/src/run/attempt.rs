@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use agents::transcript::Transcript;
 use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
-use gitdb::Oid;
 use gitdb::protect::ProtectChange;
+use gitdb::{Head, Oid};
 use serde_json::Value;
 
 use super::{Event, RunError, Runner, dotdex, new_id, now};
@@ -48,6 +48,7 @@ struct Seen {
     noticed: Vec<String>,
     steps: Vec<agents::transcript::Step>,
     tip_after: Option<Oid>,
+    head_after: Option<String>,
 }
 
 /// How an attempt went.
@@ -105,6 +106,10 @@ impl Runner<'_> {
                 .map(|it| it.steps(RECORDED_STEPS))
                 .unwrap_or_default(),
             tip_after: gitdb::refs::read(&self.repo, &self.live.branch)?,
+            head_after: match self.repo.head()? {
+                Head::Branch { name, .. } => Some(name),
+                Head::Detached(_) => None,
+            },
         };
         let tried = self.judge(job, attempt.clone(), outcome, seen);
         match &tried {
@@ -343,6 +348,7 @@ impl Runner<'_> {
         Tried::Finished(Box::new(Finished {
             attempt,
             tip_after: seen.tip_after,
+            head_after: seen.head_after,
             ended_at: now(),
             duration_ms: seen.duration_ms,
             answer: Some(given),
@@ -364,11 +370,12 @@ impl Runner<'_> {
         }
         let paths = super::inputs::Paths::of(&self.live.start.goal);
         let wanted = paths.output(job.place.stage, spec_dir.as_deref());
-        let there = wanted.iter().any(|path| {
-            std::fs::symlink_metadata(root.join(path)).is_ok_and(|it| it.is_file() && it.len() > 0)
-        });
+        let there = wanted.iter().any(|path| is_written(root, path));
         if wanted.is_empty() || there {
             Ok(spec_dir)
+        } else if root.join(&wanted[0]).exists() {
+            let path = &wanted[0];
+            Err(format!("{path} is empty, or a symbolic link leads to it"))
         } else {
             Err(format!("{} was not written", wanted[0]))
         }
@@ -377,7 +384,7 @@ impl Runner<'_> {
     /// The directory `specify` made: the proposed one, else the only new one under `specs/`.
     fn new_spec_dir(&self, proposed: Option<&str>) -> Result<String, String> {
         let root = &self.live.worktree;
-        if let Some(proposed) = proposed.filter(|it| root.join(it).join("spec.md").is_file()) {
+        if let Some(proposed) = proposed.filter(|it| is_written(root, &format!("{it}/spec.md"))) {
             return Ok(proposed.to_owned());
         }
         let before = self
@@ -391,7 +398,7 @@ impl Runner<'_> {
             .filter(|it| it.file_type().is_ok_and(|it| it.is_dir()))
             .filter_map(|it| it.file_name().into_string().ok())
             .map(|name| format!("specs/{name}"))
-            .filter(|dir| !before.contains(dir) && root.join(dir).join("spec.md").is_file())
+            .filter(|dir| !before.contains(dir) && is_written(root, &format!("{dir}/spec.md")))
             .collect();
         match new.len() {
             1 => Ok(new.remove(0)),
@@ -437,7 +444,16 @@ impl Runner<'_> {
         self.live
             .attempts
             .push(element::of_attempt(attempt, status, Some(&ending)));
-        self.live.work = Work::Idle;
+        // What is tried again goes on with the files as they are; anything else is put back, and a
+        // restart must know that it is not yet.
+        self.live.work = if retried {
+            Work::Idle
+        } else {
+            let label = attempt.place().label();
+            Work::SettingAside {
+                reason: format!("{label} ended without finishing ({reason})"),
+            }
+        };
         self.live.write(&self.repo)?;
         let detail = agents::redact::redact(detail);
         let place = attempt.place();
@@ -512,6 +528,19 @@ fn failed(failure: Failure, detail: String) -> Tried {
             detail,
         },
     }
+}
+
+/// Whether a file below the root has content, with no symbolic link on the way: what is behind
+/// one is in no commit, and perhaps not even in the project.
+fn is_written(root: &std::path::Path, path: &str) -> bool {
+    let mut at = root.to_owned();
+    for part in std::path::Path::new(path).components() {
+        at.push(part);
+        if at.symlink_metadata().map_or(true, |it| it.is_symlink()) {
+            return false;
+        }
+    }
+    at.metadata().is_ok_and(|it| it.is_file() && it.len() > 0)
 }
 
 /// The result of `verify`: passed only if the command passed and the agent found nothing that

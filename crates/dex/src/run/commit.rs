@@ -1,26 +1,22 @@
 //! From a finished attempt to its commit, so that any step of it can be repeated.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use gitdb::snapshot::{self, Changed, ChangedKind, Expected, Hooks, Landed, Meanwhile, Sign};
-use gitdb::{Oid, undo};
+use gitdb::snapshot::{self, Expected, Hooks, Landed, Meanwhile, Sign};
+use gitdb::{GitError, Head, Oid, refs, undo};
 
 use super::inputs::{self, Paths};
+use super::judged::{Judged, Secret, explain_secrets};
 use super::{Event, RunError, Runner, Went};
 use crate::element;
-use crate::files::record::{CycleOutcome, LeftOut};
+use crate::files::record::CycleOutcome;
 use crate::files::store;
 use crate::live::{Committing, Finished, PauseReason, Work};
-use crate::outcome::{self, Before, MACHINE_FILES};
+use crate::outcome::{self, Before};
 use crate::reconcile::{Facts, Reconciled};
 
 /// How often a commit is prepared anew because the index or the files changed meanwhile.
 const ROUNDS: u32 = 3;
-/// Bytes of one file looked through for secrets.
-const SCAN_BYTES: u64 = 4 * 1024 * 1024;
-
 /// How committing went.
 #[derive(Debug)]
 pub(super) enum Committed {
@@ -30,25 +26,6 @@ pub(super) enum Committed {
     Secrets(Vec<Secret>),
     /// The run has to pause; nothing was moved.
     Pause(PauseReason, String),
-}
-
-/// A likely secret in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Secret {
-    path: String,
-    line: usize,
-    kind: &'static str,
-}
-
-/// What a look at the changed files gave.
-struct Judged {
-    /// Literal paths to leave as they are in the parent.
-    exclude: Vec<Vec<u8>>,
-    left_out: Vec<LeftOut>,
-    secrets: Vec<Secret>,
-    /// Changed paths outside `.dex/`.
-    changed: u64,
-    seen: BTreeSet<Vec<u8>>,
 }
 
 impl Runner<'_> {
@@ -61,6 +38,10 @@ impl Runner<'_> {
                 Ok(Went::Pause(PauseReason::UserAbort, why))
             }
             Work::Started(attempt) => Err(RunError::HalfDone(attempt.place().label())),
+            Work::SettingAside { reason } => {
+                self.finish_setting_aside(&reason)?;
+                Ok(Went::On)
+            }
             Work::AgentFinished(done) => {
                 if let Some(went) = self.take_answers()? {
                     return Ok(went);
@@ -138,7 +119,7 @@ impl Runner<'_> {
                 Ok(prepared) => prepared,
                 Err(error) => return could_not_commit(error),
             };
-            if !self.only_what_was_seen(&prepared, &judged)? {
+            if !only_what_was_seen(&prepared, &judged) {
                 continue;
             }
             let place = done.attempt.place();
@@ -158,8 +139,12 @@ impl Runner<'_> {
                     self.live.write(&self.repo)?;
                 }
                 Err(error) => {
-                    self.live.work = Work::AgentFinished(Box::new(done));
-                    self.live.write(&self.repo)?;
+                    let tip = refs::read(&self.repo, &self.live.branch)?;
+                    if tip.as_ref() != Some(&prepared.commit) {
+                        self.live.work = Work::AgentFinished(Box::new(done));
+                        self.live.write(&self.repo)?;
+                    }
+                    // Else the stage is on the branch and only the index is behind: `recover`.
                     return could_not_commit(error);
                 }
             }
@@ -195,6 +180,17 @@ impl Runner<'_> {
                 ));
                 Ok(tip)
             }
+            Meanwhile::Committed { tip, .. }
+                if done.tip_after.as_ref().is_some_and(|it| *it != tip) =>
+            {
+                // A person committed on top of the agent's commits: theirs must stay on the
+                // branch, and the agent's are under them.
+                self.live.tip = tip.clone();
+                self.notice(&format!(
+                    "commits made by hand since {label} are kept, and the agent's under them"
+                ));
+                Ok(tip)
+            }
             Meanwhile::Committed { tip, commits } => {
                 let ids: Vec<String> = commits.iter().map(Oid::to_string).collect();
                 if done.agent_commits != ids {
@@ -212,6 +208,10 @@ impl Runner<'_> {
                 }
                 Ok(tip)
             }
+            Meanwhile::HeadMoved { .. } if self.left_by_a_person(done)? => {
+                self.check_place()?;
+                return Err(RunError::BranchGone(branch));
+            }
             Meanwhile::HeadMoved { tips } => {
                 self.undo_entry(&format!("HEAD was moved during {label}"), tips)?;
                 let why = format!(
@@ -228,6 +228,23 @@ impl Runner<'_> {
         })
     }
 
+    /// Whether HEAD is elsewhere though the agent had left it, and the branch, in order: then a
+    /// person went there since (case C27), and has to come back.
+    fn left_by_a_person(&self, done: &Finished) -> Result<bool, RunError> {
+        let branch = self.live.branch.as_str();
+        let elsewhere = match self.repo.head()? {
+            Head::Branch { name, .. } => name != branch,
+            Head::Detached(_) => true,
+        };
+        let in_order = match &done.tip_after {
+            Some(tip) if done.head_after.as_deref() == Some(branch) => {
+                self.repo.is_ancestor(&self.live.tip, tip)?
+            }
+            _ => false,
+        };
+        Ok(elsewhere && in_order)
+    }
+
     /// The code of a feature that is given up goes back to before its first `implement`; its
     /// specs and the history stay.
     fn take_code_back(&mut self, run: &Reconciled, done: &Finished) -> Result<(), RunError> {
@@ -241,127 +258,6 @@ impl Runner<'_> {
         let mut keep = vec![PathBuf::from(".dex"), PathBuf::from("specs")];
         keep.extend(done.attempt.spec_dir.iter().map(PathBuf::from));
         self.restore(&before, &keep)
-    }
-
-    /// Looks at what would be committed before anything is stored.
-    fn judge_files(&mut self, base: &Oid) -> Result<Judged, RunError> {
-        let settings = self.live.start.settings.clone();
-        let allow: Vec<String> = settings
-            .allow
-            .iter()
-            .chain(&self.live.allow)
-            .cloned()
-            .collect();
-        let surveyed = self.survey(base)?;
-        let mut judged = Judged {
-            exclude: Vec::new(),
-            left_out: Vec::new(),
-            secrets: Vec::new(),
-            changed: 0,
-            seen: BTreeSet::new(),
-        };
-        for changed in &surveyed {
-            let shown = String::from_utf8_lossy(&changed.path).into_owned();
-            judged.seen.insert(changed.path.clone());
-            let ours = changed.path.starts_with(b".dex/");
-            let allowed = allow.iter().any(|pattern| matches(pattern, &shown));
-            match changed.kind {
-                ChangedKind::NestedRepo => {
-                    leave_out(&mut judged, changed, "nested_repository", None)
-                }
-                ChangedKind::File { bytes } if bytes > settings.max_file_bytes && !allowed => {
-                    leave_out(&mut judged, changed, "too_large", Some(bytes));
-                }
-                ChangedKind::File { bytes } => {
-                    judged.changed += u64::from(!ours);
-                    if !allowed && bytes <= SCAN_BYTES {
-                        let found = self.secrets_in(changed, &shown);
-                        judged.secrets.extend(found);
-                    }
-                }
-                ChangedKind::Link | ChangedKind::Deleted => judged.changed += u64::from(!ours),
-                ChangedKind::Other => {}
-            }
-        }
-        self.settle_exclusions(&mut judged)?;
-        Ok(judged)
-    }
-
-    /// What the stage changed: in the work tree, and in commits of the agent's that are folded.
-    fn survey(&self, base: &Oid) -> Result<Vec<Changed>, RunError> {
-        let mut found = snapshot::survey(&self.repo)?;
-        if *base == self.live.tip {
-            return Ok(found);
-        }
-        let seen: BTreeSet<Vec<u8>> = found.iter().map(|it| it.path.clone()).collect();
-        let folded = snapshot::changes(&self.repo, &self.live.tip, base)?;
-        for change in folded.into_iter().filter(|it| !seen.contains(&it.path)) {
-            let kind = snapshot::kind_at(&self.repo, &change.path)?;
-            found.push(Changed {
-                path: change.path,
-                kind,
-            });
-        }
-        Ok(found)
-    }
-
-    /// Left-out files that git does not track become ignored, so that the tree is clean after the
-    /// commit; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
-    /// what is ignored).
-    fn settle_exclusions(&self, judged: &mut Judged) -> Result<(), RunError> {
-        let mut by_name = Vec::new();
-        let mut lines = Vec::new();
-        for path in judged.exclude.drain(..) {
-            let shown = String::from_utf8_lossy(&path).into_owned();
-            let tracked = self
-                .repo
-                .is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))?;
-            if tracked {
-                by_name.push(path);
-            }
-            // What only a folded commit tracks is untracked once that is folded.
-            if !tracked || !self.is_in_tip(&shown)? {
-                lines.push(gitdb::Repo::escape_exclude(shown.trim_end_matches('/')));
-            }
-        }
-        if !lines.is_empty() {
-            self.repo
-                .exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
-        }
-        judged.exclude = by_name;
-        let machine = MACHINE_FILES.map(|it| it.as_bytes().to_vec());
-        let seen: Vec<Vec<u8>> = machine
-            .into_iter()
-            .filter(|it| judged.seen.contains(it))
-            .collect();
-        judged.exclude.extend(seen);
-        Ok(())
-    }
-
-    fn is_in_tip(&self, path: &str) -> Result<bool, RunError> {
-        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-        let there = self.repo.list_dir(&self.live.tip, dir)?;
-        Ok(there.iter().any(|it| it == path))
-    }
-
-    fn secrets_in(&self, changed: &Changed, shown: &str) -> Vec<Secret> {
-        let path = self
-            .live
-            .worktree
-            .join(std::ffi::OsStr::from_bytes(&changed.path));
-        // Gone meanwhile, or unreadable: git add will say so by name.
-        let Ok(bytes) = std::fs::read(&path) else {
-            return Vec::new();
-        };
-        let found = agents::redact::find_in_file(shown, &bytes);
-        found
-            .into_iter()
-            .map(|it| Secret {
-                path: shown.to_owned(),
-                line: it.line,
-                kind: it.kind,
-            })
-            .collect()
     }
 
     /// Writes what the commit holds under `.dex/`.
@@ -443,18 +339,6 @@ impl Runner<'_> {
         )
     }
 
-    /// Nothing got into the commit that was not looked at.
-    fn only_what_was_seen(
-        &self,
-        prepared: &snapshot::Prepared,
-        judged: &Judged,
-    ) -> Result<bool, RunError> {
-        let changes = snapshot::changes(&self.repo, &self.live.tip, &prepared.commit)?;
-        Ok(changes.iter().all(|it| {
-            it.oid.is_none() || it.path.starts_with(b".dex/") || judged.seen.contains(&it.path)
-        }))
-    }
-
     /// The branch has the commit: nothing is unfinished any more.
     fn landed(&mut self, commit: &Oid, done: Option<&Finished>) -> Result<Committed, RunError> {
         let parts = std::mem::take(&mut self.live.finished_parts);
@@ -515,12 +399,24 @@ impl Runner<'_> {
                     committing.checkpoint
                 ),
             )),
+            Err(error @ snapshot::SnapshotError::HeadMoved { .. }) => {
+                // A person went elsewhere since the crash; this says how to get back.
+                self.check_place()?;
+                Err(error.into())
+            }
             Err(error) => match could_not_commit(error)? {
                 Committed::Pause(reason, why) => Ok(Went::Pause(reason, why)),
                 Committed::Done | Committed::Secrets(_) => Ok(Went::On),
             },
         }
     }
+}
+
+/// Nothing got into the commit that was not looked at.
+fn only_what_was_seen(prepared: &snapshot::Prepared, judged: &Judged) -> bool {
+    prepared.changes.iter().all(|it| {
+        it.oid.is_none() || it.path.starts_with(b".dex/") || judged.seen.contains(&it.path)
+    })
 }
 
 fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunError> {
@@ -543,90 +439,11 @@ fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunErro
             PauseReason::CouldNotCommit,
             error.to_string(),
         )),
-        E::Git(_) => Err(error.into()),
-    }
-}
-
-fn leave_out(judged: &mut Judged, changed: &Changed, reason: &str, bytes: Option<u64>) {
-    judged.exclude.push(changed.path.clone());
-    judged.left_out.push(LeftOut {
-        path: String::from_utf8_lossy(&changed.path).into_owned(),
-        reason: reason.to_owned(),
-        bytes,
-        more: serde_json::Map::new(),
-    });
-}
-
-/// Whether an allowed path, which may hold `*`, names a path.
-fn matches(pattern: &str, path: &str) -> bool {
-    match pattern.split_once('*') {
-        None => {
-            pattern == path
-                || path
-                    .strip_prefix(pattern)
-                    .is_some_and(|it| it.starts_with('/'))
-        }
-        Some((head, tail)) => {
-            let Some(rest) = path.strip_prefix(head) else {
-                return false;
-            };
-            (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches_rest(tail, &rest[at..]))
-        }
-    }
-}
-
-fn matches_rest(pattern: &str, path: &str) -> bool {
-    if pattern.contains('*') {
-        matches(pattern, path)
-    } else {
-        pattern == path
-    }
-}
-
-/// For the agent: where, never what.
-pub(super) fn tell_secrets(found: &[Secret]) -> String {
-    let lines: Vec<String> = found
-        .iter()
-        .take(20)
-        .map(|it| {
-            format!(
-                "- {}, line {}: looks like a secret ({})",
-                it.path, it.line, it.kind
-            )
-        })
-        .collect();
-    format!(
-        "These files hold what looks like a secret and cannot be committed:\n{}\nRemove it, or read it from the environment, or use an obviously false value.",
-        lines.join("\n")
-    )
-}
-
-/// For the person.
-pub(super) fn explain_secrets(found: &[Secret]) -> String {
-    let places: BTreeMap<&str, &Secret> = found.iter().map(|it| (it.path.as_str(), it)).collect();
-    let shown: Vec<String> = places
-        .values()
-        .take(5)
-        .map(|it| format!("{} line {} ({})", it.path, it.line, it.kind))
-        .collect();
-    format!(
-        "likely secrets in {}; nothing was committed. Edit the files, or let them through with --allow PATH, then resume",
-        shown.join(", ")
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn allowed_paths_are_paths_directories_or_patterns() {
-        assert!(matches("a/b.txt", "a/b.txt"));
-        assert!(matches("a", "a/b.txt"));
-        assert!(matches("*.pem", "keys/x.pem"));
-        assert!(matches("keys/*", "keys/x.pem"));
-        assert!(matches("a*b*c", "a1b2c"));
-        assert!(!matches("a", "ab"));
-        assert!(!matches("*.pem", "x.pem.txt"));
+        E::Git(GitError::Locked { .. }) => Err(error.into()),
+        // A full disk, most often. What the agent did is recorded, and `resume` commits it.
+        E::Git(source) => Ok(Committed::Pause(
+            PauseReason::CouldNotCommit,
+            source.to_string(),
+        )),
     }
 }

@@ -59,6 +59,8 @@ struct Kept {
 }
 
 const LEARNINGS: &str = "learnings.md";
+/// Files synced at the same time.
+const SYNCED_AT_ONCE: usize = 8;
 /// Written by whoever holds the run's lock; never the agent's business, and never worth anything
 /// once that process is gone.
 const LOCK: &str = "state.lock";
@@ -74,7 +76,7 @@ pub(super) fn keep(root: &Path, scratch: &Path, goal: Option<&str>) -> Result<()
         store::write(scratch, &scratch.join(GOAL), &bytes)?;
         kept.goal = Some(goal.to_owned());
     }
-    let copies = scratch.join("dex-kept");
+    let mut copies = Vec::new();
     for name in walk(&root.join(".dex"))? {
         let path = root.join(".dex").join(&name);
         let meta = std::fs::symlink_metadata(&path).map_err(io_at(&path))?;
@@ -87,16 +89,45 @@ pub(super) fn keep(root: &Path, scratch: &Path, goal: Option<&str>) -> Result<()
             kept.runs.insert(name, signature(&path)?);
         } else {
             let bytes = std::fs::read(&path).map_err(io_at(&path))?;
-            store::write(scratch, &copies.join(&name), &bytes)?;
+            copies.push((scratch.join("dex-kept").join(&name), bytes));
             kept.copied.insert(name);
         }
     }
+    write_together(&copies)?;
     store::write(
         scratch,
         &scratch.join("dex-kept.json"),
         &store::to_json(&kept),
     )?;
     Ok(())
+}
+
+/// Writes new files and syncs them side by side, so that the disk is waited for once and not for
+/// each: this happens before every attempt. The list that names them is written after them.
+fn write_together(files: &[(PathBuf, Vec<u8>)]) -> Result<(), PutBackError> {
+    for (path, bytes) in files {
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).map_err(io_at(dir))?;
+        }
+        std::fs::write(path, bytes).map_err(io_at(path))?;
+    }
+    let dirs: BTreeSet<&Path> = files.iter().filter_map(|(path, _)| path.parent()).collect();
+    let all = files.iter().map(|(path, _)| path.as_path()).chain(dirs);
+    let all: Vec<&Path> = all.collect();
+    let sync = |part: &[&Path]| -> Result<(), PutBackError> {
+        for path in part {
+            let file = std::fs::File::open(path).map_err(io_at(path))?;
+            file.sync_all().map_err(io_at(path))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let parts = all.chunks(all.len().div_ceil(SYNCED_AT_ONCE).max(1));
+        let workers: Vec<_> = parts.map(|part| scope.spawn(move || sync(part))).collect();
+        workers
+            .into_iter()
+            .try_for_each(|it| it.join().expect("it only reads and syncs files"))
+    })
 }
 
 /// Puts `.dex/` back to what [`keep`] saw, except for additions to `learnings.md`. Returns what

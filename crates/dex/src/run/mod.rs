@@ -26,6 +26,7 @@ mod attempt;
 mod commit;
 pub mod dotdex;
 mod inputs;
+mod judged;
 pub mod setup;
 mod stages;
 mod stop;
@@ -284,43 +285,19 @@ impl Runner<'_> {
         Ok((reconcile(&facts), facts))
     }
 
-    /// Checks, before a stage, that the work tree still is the run's (cases C26, C27), and takes
-    /// the branch's value as the stage's start tip.
+    /// Takes the branch's value as the stage's start tip: commits made by hand since are built
+    /// upon, never dropped.
     fn check_place(&mut self) -> Result<(), RunError> {
-        let branch = self.live.branch.clone();
-        match self.repo.head()? {
-            Head::Branch {
-                name,
-                oid: Some(tip),
-            } if name == branch => {
-                // Commits made by hand since are built upon, never dropped.
-                self.live.tip = tip;
-            }
-            Head::Branch { name, oid } if name == branch => {
-                debug_assert!(oid.is_none());
-                return Err(RunError::BranchGone(branch));
-            }
-            Head::Branch { name, .. } => {
-                return Err(RunError::ElsewhereNow {
-                    branch: branch.trim_start_matches("refs/heads/").to_owned(),
-                    found: name.trim_start_matches("refs/heads/").to_owned(),
-                });
-            }
-            Head::Detached(oid) => {
-                return Err(RunError::ElsewhereNow {
-                    branch: branch.trim_start_matches("refs/heads/").to_owned(),
-                    found: format!("a detached HEAD at {}", oid.short()),
-                });
-            }
-        }
-        match self.repo.operation_in_progress()? {
-            Some(operation) => Err(RunError::Operation(operation)),
-            None => Ok(()),
-        }
+        self.live.tip = check_place(&self.repo, &self.live)?;
+        Ok(())
     }
 
     fn pause(&mut self, reason: PauseReason, why: String) -> Result<Ended, RunError> {
+        let spent =
+            self.spent_committed + crate::progress::cost_micro(&self.live.attempts).unwrap_or(0);
+        let in_bounds = spent < self.live.start.settings.max_budget_micro_usd;
         let pause = Pause {
+            of_stage: reason == PauseReason::BudgetExceeded && in_bounds,
             reason,
             why,
             at: now(),
@@ -348,6 +325,23 @@ impl Runner<'_> {
     }
 }
 
+/// Checks, before a stage, that the work tree still is the run's (cases C26, C27); returns where
+/// its branch is.
+pub fn check_place(repo: &Repo, live: &Live) -> Result<Oid, RunError> {
+    if let Some(operation) = repo.operation_in_progress()? {
+        return Err(RunError::Operation(operation));
+    }
+    let branch = live.branch.trim_start_matches("refs/heads/").to_owned();
+    let found = match repo.head()? {
+        Head::Branch { name, oid } if name == live.branch => {
+            return oid.ok_or(RunError::BranchGone(branch));
+        }
+        Head::Branch { name, .. } => name.trim_start_matches("refs/heads/").to_owned(),
+        Head::Detached(oid) => format!("a detached HEAD at {}", oid.short()),
+    };
+    Err(RunError::ElsewhereNow { branch, found })
+}
+
 /// The moment, RFC 3339 in UTC with milliseconds, as every file of ours keeps it.
 pub fn now() -> String {
     stamp(jiff::Timestamp::now())
@@ -367,7 +361,7 @@ pub fn clear_leftovers(repo: &Repo) -> Result<(), GitError> {
     let mut lives = Live::all(repo).into_iter().flatten().filter(in_this_tree);
     let prepared = lives.find_map(|it| match it.work {
         Work::Committing(committing) => Some(committing.prepared),
-        Work::Idle | Work::Started(_) | Work::AgentFinished(_) => None,
+        Work::Idle | Work::Started(_) | Work::SettingAside { .. } | Work::AgentFinished(_) => None,
     });
     gitdb::snapshot::sweep(repo, prepared.as_ref())
 }

@@ -226,8 +226,18 @@ pub fn dirty(repo: &Repo, goal: &Goal) -> Result<Vec<String>, GitError> {
 /// Starts a run: lock, live record, branch, HEAD, files. Returns the repository as seen from the
 /// run's work tree.
 pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), StartError> {
-    let mut base = check(repo, wanted)?;
     let root = repo.work_tree().ok_or(StartError::Bare)?.to_owned();
+    let holder = RunLock::holder(&root, &repo.git_dir);
+    if let Some(holder) = holder.filter(|_| wanted.worktree_under.is_none()) {
+        // Before anything else: what is uncommitted here is that run's half-done stage.
+        return Err(StartError::Locked(LockError::Held {
+            pid: holder.pid,
+            since: holder.since,
+            host: holder.host,
+            run_id: holder.run_id,
+        }));
+    }
+    let mut base = check(repo, wanted)?;
     let here = match &wanted.worktree_under {
         None => Some(RunLock::acquire(&root, &repo.git_dir).map_err(StartError::Locked)?),
         Some(_) => None,
@@ -242,8 +252,9 @@ pub fn start(repo: &Repo, wanted: &Wanted) -> Result<(Repo, Live, RunLock), Star
         Head::Detached(_) => None,
     };
     // Known work trees of runs that ended hard: nothing of theirs may still write here.
-    super::end_leftovers(repo, &root);
+    // In a tree of its own the run has no say here: another one may be at work.
     if here.is_some() {
+        super::end_leftovers(repo, &root);
         super::clear_leftovers(repo)?;
     }
     let (run_id, branch) = free_name(repo)?;

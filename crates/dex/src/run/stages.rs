@@ -199,6 +199,7 @@ impl Runner<'_> {
                 decision: None,
             },
             tip_after: None,
+            head_after: None,
             ended_at: at,
             duration_ms: 0,
             answer: None,
@@ -333,20 +334,19 @@ impl Runner<'_> {
                 Tried::Stopped => return Ok(Parted::Went(Went::On)),
                 Tried::Unusable { problem, .. } if tries < TRIES => feedback = Some(problem),
                 Tried::Unusable { .. } | Tried::Failed { .. } => {
-                    self.mark_last_failed();
-                    self.set_aside(&format!("{} failed", place.label()))?;
+                    self.finish_what_is_left()?;
                     return Ok(Parted::Went(Went::On));
                 }
                 Tried::Capped { detail } => {
                     let detail = self.which_cap(&detail);
-                    self.set_aside(&format!("{} reached its cost cap", place.label()))?;
+                    self.finish_what_is_left()?;
                     return Ok(Parted::Went(Went::Pause(
                         PauseReason::BudgetExceeded,
                         detail,
                     )));
                 }
                 Tried::Unavailable { detail } => {
-                    self.set_aside(&format!("{} had no agent", place.label()))?;
+                    self.finish_what_is_left()?;
                     return Ok(Parted::Went(Went::Pause(
                         PauseReason::AgentUnavailable,
                         detail,
@@ -377,9 +377,7 @@ impl Runner<'_> {
             return format!("{detail}: the run's budget is ${all:.2}");
         }
         let of_stage = dollars(settings.stage_budget_micro_usd);
-        format!(
-            "{detail}: a stage's budget is ${of_stage:.2}; `dex config limits.stageBudgetUsd USD` raises it"
-        )
+        format!("{detail}: a stage's budget (limits.stageBudgetUsd) is ${of_stage:.2}")
     }
 
     fn tries_so_far(&self, place: &Place) -> u32 {
@@ -387,13 +385,6 @@ impl Runner<'_> {
             it.stage.as_deref() == Some(place.stage.name()) && it.cycle == Some(place.cycle)
         };
         self.live.attempts.iter().filter(of_place).count() as u32
-    }
-
-    /// The last attempt is the stage's failure after all: nobody tries again.
-    fn mark_last_failed(&mut self) {
-        if let Some(last) = self.live.attempts.last_mut() {
-            last.retried = false;
-        }
     }
 
     /// Keeps a finished part of `implement`, so that a crash later does not pay for it again.
@@ -482,10 +473,10 @@ impl Runner<'_> {
         if done.attempt.number >= TRIES {
             return Ok(Went::Pause(
                 PauseReason::NeedsInput,
-                super::commit::explain_secrets(&found),
+                super::judged::explain_secrets(&found),
             ));
         }
-        let problem = super::commit::tell_secrets(&found);
+        let problem = super::judged::tell_secrets(&found);
         let ending = crate::element::Ending {
             at: done.ended_at.clone(),
             duration_ms: done.duration_ms,
@@ -521,6 +512,9 @@ impl Runner<'_> {
             Tried::Stopped => return Ok(Went::On),
             _ => {
                 // The first attempt's work stands; only its secret is still in the way.
+                self.live
+                    .attempts
+                    .retain(|it| it.phase_id != done.attempt.phase_id);
                 self.live.work = Work::AgentFinished(done);
                 self.live.write(&self.repo)?;
             }

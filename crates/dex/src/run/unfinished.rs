@@ -44,6 +44,9 @@ impl Runner<'_> {
     /// Settles a half-done stage as the person chose. The attempt becomes an element of its own
     /// with what it cost; the next step works on the stage again, because they asked for it.
     fn settle_half_done(&mut self, choice: Choice) -> Result<(), RunError> {
+        if self.live.work == Work::Idle && choice == Choice::Discard {
+            return self.set_aside("changes made by hand were put aside");
+        }
         let Work::Started(attempt) = self.live.work.clone() else {
             return Ok(());
         };
@@ -149,6 +152,13 @@ impl Runner<'_> {
             }
             .into()),
         }
+    }
+
+    /// Sets the files of an attempt aside that did not finish its stage. Can be repeated.
+    pub(super) fn finish_setting_aside(&mut self, reason: &str) -> Result<(), RunError> {
+        self.set_aside(reason)?;
+        self.live.work = Work::Idle;
+        Ok(self.live.write(&self.repo)?)
     }
 
     /// Keeps the work tree as an undo entry and puts it back to the last finished part of the

@@ -38,6 +38,11 @@ impl Repo {
     pub fn escape_exclude(path: &str) -> String {
         let mut line = String::from("/");
         for c in path.trim_start_matches('/').chars() {
+            // A line cannot hold a line end; `?` stands for any one character.
+            if c == '\n' {
+                line.push('?');
+                continue;
+            }
             if matches!(c, '*' | '?' | '[' | ']' | '\\' | ' ' | '!' | '#') {
                 line.push('\\');
             }

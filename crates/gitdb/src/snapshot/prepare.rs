@@ -6,7 +6,7 @@ use super::capture::{raw_diff, write_tree};
 use super::durable::sync_objects;
 use super::{
     Capture, Expected, Hooks, Landed, Prepared, PrivateIndex, RawChange, Sign, SnapshotError,
-    filters, hooks, land, signing,
+    TreeChange, filters, hooks, land, signing,
 };
 use crate::undo::{self, Keep};
 use crate::{GitError, Head, Oid, Repo, fault};
@@ -71,7 +71,7 @@ fn prepare_on(
             hooks::commit_msg(repo, &private, message)?
         }
     };
-    let (tree, _) = capture.tree(&private)?;
+    let (tree, changes) = capture.tree(&private)?;
     keep_index_only(&capture, on, &private, &staged, &tree)?;
     let commit = signing::commit(repo, &tree, on.parent, &message, sign)?;
     let null = repo.object_format.null();
@@ -85,6 +85,7 @@ fn prepare_on(
         tree,
         index_checksum: private.checksum.clone(),
         nonce: private.nonce.clone(),
+        changes: changes.into_iter().map(TreeChange::from).collect(),
     };
     private.keep()?;
     fault::point("snapshot.prepared");

@@ -1,6 +1,7 @@
 //! Putting a tree back into the work tree.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -77,7 +78,7 @@ pub(crate) fn restore(
             bytes: Some(bytes),
             time,
         } => {
-            files::write(&private.path, bytes, 0o644)?;
+            files::write(&private.path, bytes, mode_of_index(repo))?;
             if let Some(time) = time {
                 files::set_modified(&private.path, time)?;
             }
@@ -92,6 +93,12 @@ pub(crate) fn restore(
     lock.into_index()?;
     fault::point("restore.index.after");
     Ok(())
+}
+
+/// The permissions the user's index has (`core.sharedRepository`).
+fn mode_of_index(repo: &Repo) -> u32 {
+    let meta = repo.git_dir.join("index").metadata();
+    meta.map_or(0o644, |it| it.permissions().mode())
 }
 
 /// A file of ours whose inode marks the lock.

@@ -9,7 +9,7 @@ use super::meta::{FileTime, HeadWas};
 use super::{Entry, EntryKind, Keep, UndoError, Undone, drop_entry, list, raw, record_as, state};
 use crate::refs::{Applied, Edit, Expect};
 use crate::repo::read::{nul_split, os_path};
-use crate::snapshot::{IndexAfter, PrivateIndex, restore, work_tree_tree};
+use crate::snapshot::{IndexAfter, PrivateIndex, raw_changes, restore, work_tree_tree};
 use crate::{GitError, Oid, Repo, fault, files, refs};
 
 /// Restores the newest entry (or `n`): refs, each only from the value it has when the redo entry
@@ -224,9 +224,9 @@ fn put_back(repo: &Repo, entry: &Entry, to: &Content, from: &Content) -> Result<
     fault::point("undo.files.after");
     to.restore_private(repo, entry.n)?;
     fill_sparse(repo, to)?;
-    if let Some(tree) = &to.raw {
-        raw::put_back(repo, tree)?;
-    }
+    let base = to.meta.tip.clone().unwrap_or_else(|| repo.empty_tree());
+    let changed = raw_changes(repo, &base, &to.tree)?;
+    raw::put_back(repo, &changed, to.raw.as_ref())?;
     point_head(repo, &to.meta.head, &entry.reason)?;
     fault::point("undo.head.after");
     state::put_back(repo, &to.state, &to.meta.root_refs)?;

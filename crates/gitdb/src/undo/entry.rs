@@ -36,10 +36,7 @@ impl Recipe<'_> {
             bytes: 0,
         };
         let head = repo.head()?;
-        let tip = match &head {
-            Head::Branch { oid, .. } => oid.clone(),
-            Head::Detached(oid) => Some(oid.clone()),
-        };
+        let tip = head_tip(&head);
         let original = PrivateIndex::copy(repo)?;
         let outside = self.trees(&original, tip.as_ref(), &mut parts)?;
         let meta = self.meta(n, &head, &original, outside, &mut parts)?;
@@ -206,6 +203,7 @@ impl Recipe<'_> {
                 Head::Branch { name, .. } => HeadWas::Branch(name.clone()),
                 Head::Detached(oid) => HeadWas::Detached(oid.clone()),
             },
+            tip: head_tip(head),
             refs: self.keep.refs.iter().map(value).collect(),
             index_time: FileTime::of(&original.path),
             leave_out: self.keep.leave_out.iter().cloned().map(RawPath).collect(),
@@ -291,6 +289,13 @@ impl Recipe<'_> {
             parts.lines.push(format!("040000 tree {tree}\tstate"));
         }
         Ok(())
+    }
+}
+
+fn head_tip(head: &Head) -> Option<Oid> {
+    match head {
+        Head::Branch { oid, .. } => oid.clone(),
+        Head::Detached(oid) => Some(oid.clone()),
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Meta {
     /// The work tree's path, for people.
     pub(super) work_tree: String,
     pub(super) head: HeadWas,
+    /// The commit HEAD was at; null before the first commit.
+    pub(super) tip: Option<Oid>,
     /// Full name to value; null where the ref did not exist.
     pub(super) refs: BTreeMap<String, Option<Oid>>,
     /// When the index was last written; null where there was none. Git compares it with the

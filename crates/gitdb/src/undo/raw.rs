@@ -1,12 +1,15 @@
 //! Files whose bytes git would not give back.
 //!
 //! Line-end conversion and filters may store something else than what is on disk, and writing
-//! that out again need not give the same bytes (a CRLF file under `eol=lf`). An entry keeps such
-//! files once more, unconverted, in its tree `raw`.
+//! that out again need not give the same bytes (a CRLF file under `eol=lf`, and also the other
+//! way round). An entry keeps files that are stored converted once more, as they are, in its
+//! tree `raw`; and after a restore every file that had changes is compared byte for byte.
+
+use std::path::Path;
 
 use super::entry::mktree_of;
-use crate::repo::read::{nul_split, os_path, parse_oid};
-use crate::snapshot::RawChange;
+use crate::repo::read::{os_path, parse_oid};
+use crate::snapshot::{RawChange, raw_changes};
 use crate::{GitError, Oid, Repo, files};
 
 /// The tree of files that are stored otherwise than they are, none when all are as stored.
@@ -16,11 +19,7 @@ pub(super) fn tree(
     base: &Oid,
 ) -> Result<Option<Oid>, GitError> {
     let root = repo.work_tree_or_error()?;
-    let is_file = |it: &&RawChange| {
-        let meta = root.join(os_path(&it.path)).symlink_metadata();
-        it.new_mode & 0o170000 == 0o100000 && meta.is_ok_and(|meta| meta.is_file())
-    };
-    let files: Vec<&RawChange> = changes.iter().filter(is_file).collect();
+    let files: Vec<&RawChange> = changes.iter().filter(|it| is_file(root, it)).collect();
     let as_is = hash(repo, &files, &[])?;
     let mut converted = Vec::new();
     for (change, oid) in files.into_iter().zip(as_is) {
@@ -35,6 +34,12 @@ pub(super) fn tree(
         .map(|(change, oid)| (change.new_mode, oid, change.path.as_slice()))
         .collect();
     mktree_of(repo, &entries, base)
+}
+
+/// A regular file, in the tree and on disk.
+fn is_file(root: &Path, change: &RawChange) -> bool {
+    let meta = root.join(os_path(&change.path)).symlink_metadata();
+    change.new_mode & 0o170000 == 0o100000 && meta.is_ok_and(|meta| meta.is_file())
 }
 
 fn hash(repo: &Repo, files: &[&RawChange], extra: &[&str]) -> Result<Vec<Oid>, GitError> {
@@ -75,21 +80,29 @@ fn quote(line: &mut Vec<u8>, path: &[u8]) {
     line.extend(b"\"\n");
 }
 
-/// Writes the unconverted bytes over what git wrote.
-pub(super) fn put_back(repo: &Repo, tree: &Oid) -> Result<(), GitError> {
+/// Makes every file that had changes byte for byte what it was. `changes` are those of the
+/// entry against its HEAD, `raw` its tree of unconverted files.
+pub(super) fn put_back(
+    repo: &Repo,
+    changes: &[RawChange],
+    raw: Option<&Oid>,
+) -> Result<(), GitError> {
     let root = repo.work_tree_or_error()?;
-    let args = ["ls-tree", "-r", "-z", "--full-tree", tree.as_str()];
-    let raw = repo.git.read(args).bytes()?;
-    for line in nul_split(&raw) {
-        let wrong = || GitError::answer("ls-tree", String::from_utf8_lossy(line));
-        let tab = line.iter().position(|b| *b == b'\t').ok_or_else(wrong)?;
-        let head = String::from_utf8_lossy(&line[..tab]);
-        let mut fields = head.split(' ');
-        let executable = fields.next() == Some("100755");
-        let oid = fields.nth(1).ok_or_else(wrong)?;
-        let bytes = repo.git.read(["cat-file", "blob", oid]).bytes()?;
-        let mode = if executable { 0o755 } else { 0o644 };
-        files::write_beneath(root, &os_path(&line[tab + 1..]), &bytes, mode)?;
+    let kept = match raw {
+        Some(tree) => raw_changes(repo, &repo.empty_tree(), tree)?,
+        None => Vec::new(),
+    };
+    let files: Vec<&RawChange> = changes.iter().filter(|it| is_file(root, it)).collect();
+    let on_disk = hash(repo, &files, &[])?;
+    for (change, found) in files.into_iter().zip(on_disk) {
+        let as_it_was = kept.iter().find(|it| it.path == change.path);
+        let wanted = as_it_was.map_or(&change.new, |it| &it.new);
+        if found != *wanted {
+            let args = ["cat-file", "blob", wanted.as_str()];
+            let bytes = repo.git.read(args).bytes()?;
+            let path = os_path(&change.path);
+            files::write_beneath(root, &path, &bytes, change.new_mode & 0o777)?;
+        }
     }
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! Tests at the boundary: real repositories, read with stock git.
-
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test a failed step should end it; clippy only sees `#[test]` functions"
+)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 mod checkpoint;
@@ -15,4 +18,5 @@ mod refs;
 mod repositories;
 mod restoring;
 mod stage_commit;
+mod stage_contents;
 mod undoing;

@@ -77,6 +77,13 @@ fn of_config(repo: &Repo, config: &Config) -> Vec<Check> {
     vec![valid, verify, agent(repo, config)]
 }
 
+/// The agents of this version but for one.
+fn others(name: &str) -> String {
+    let all = ["claude", "command", "scripted"];
+    let others: Vec<&str> = all.into_iter().filter(|it| *it != name).collect();
+    others.join(" or ")
+}
+
 /// The configured agent, asked whether it can work; bounded, whatever it does.
 fn agent(repo: &Repo, config: &Config) -> Check {
     let name = session::agent_name(config.agent);
@@ -94,7 +101,10 @@ fn agent(repo: &Repo, config: &Config) -> Check {
         Some(Availability::NotInstalled { program }) => Check::bad(
             "agent",
             format!("{name} is configured, but {program} is not installed or not on PATH"),
-            "Install it, or choose another: `dex config agent claude`, `command` or `scripted`.",
+            format!(
+                "Install it, or choose another: `dex config agent NAME` with {}.",
+                others(name)
+            ),
         ),
         Some(Availability::NotLoggedIn { hint }) => {
             Check::bad("agent", format!("{name} is not logged in"), hint)
