@@ -253,13 +253,12 @@ fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled, limits: &de
     own.max_verify_retries = limits.max_verify_retries;
     own.wait_for_quota_ms = limits.wait_for_quota_ms;
     of_a_stage(own, args);
-    live.forgiven_cycles = run.progress.cycles_completed;
-    for attempt in live
-        .attempts
-        .iter_mut()
-        .filter(|it| it.status != PhaseStatus::Completed)
-    {
-        attempt.retried = true;
+    if stopped_by_failures(live) {
+        live.forgiven_cycles = run.progress.cycles_completed;
+        let failed = live.attempts.iter_mut();
+        failed
+            .filter(|it| it.status != PhaseStatus::Completed)
+            .for_each(|it| it.retried = true);
     }
     if let Some(budget) = args.budget {
         live.start.settings.max_budget_micro_usd = dex::files::micro(budget);
@@ -270,6 +269,22 @@ fn take_over(live: &mut Live, args: &args::Resume, run: &Reconciled, limits: &de
     live.start.step = args.step;
     live.notes.extend(args.note.iter().cloned());
     live.allow.extend(args.allow.iter().cloned());
+}
+
+/// Whether the run stopped because of its failures, so that a person who goes on wants the stage
+/// tried again. After a crash, or a stop of their own, what failed has failed.
+fn stopped_by_failures(live: &Live) -> bool {
+    live.pause.as_ref().is_some_and(|it| match it.reason {
+        PauseReason::BudgetExceeded
+        | PauseReason::ConsecutiveFailures
+        | PauseReason::NeedsInput
+        | PauseReason::HeadMoved
+        | PauseReason::AgentLeftOperation
+        | PauseReason::AgentUnavailable
+        | PauseReason::QuotaExhausted
+        | PauseReason::CouldNotCommit => true,
+        PauseReason::UserAbort | PauseReason::StepMode | PauseReason::MaxCyclesReached => false,
+    })
 }
 
 /// What the command line says of a single stage's limits.
