@@ -582,7 +582,7 @@ fn branches_tags_and_stashes_an_agent_takes_away_can_be_brought_back() {
     let repo = Repo::new();
     let commit = |name: &str| {
         repo.git(&["switch", "-q", "-c", name]);
-        repo.write(&format!("{name}.txt"), name);
+        repo.write(format!("{name}.txt"), name);
         repo.git(&["add", "-A"]);
         repo.git(&["commit", "-qm", name]);
         let oid = repo.git(&["rev-parse", "HEAD"]);
