@@ -250,8 +250,15 @@ impl From<RunError> for Failure {
             RunError::PutBack(error) => plain(Exit::Failed, &error),
             RunError::Prompt { .. } => plain(Exit::Usage, &error)
                 .hint("Mend the file under .dex/prompts/, then `dex resume`. `dex prompts STAGE` shows ours."),
-            RunError::BranchGone(_) => plain(Exit::Moved, &error)
-                .hint("`git reflog` may still know its tip: `git branch NAME TIP` brings it back."),
+            RunError::BranchGone { ref branch, ref tip } => {
+                let hint = match tip {
+                    Some(tip) => format!(
+                        "Bring it back with `git branch {branch} {tip}` and `git switch {branch}`, then `dex resume`."
+                    ),
+                    None => "`git reflog` may still know its tip: `git branch NAME TIP` brings it back.".to_owned(),
+                };
+                plain(Exit::Moved, &error).hint(hint)
+            }
             RunError::ElsewhereNow { ref branch, .. } => {
                 let hint = format!("Go back with `git switch {branch}`, then `dex resume`.");
                 plain(Exit::Moved, &error).hint(hint)

@@ -278,3 +278,19 @@ fn undo_names_the_finished_stages_that_would_leave_the_branch() {
     project.exits(0, &["redo", "--yes"]);
     assert_eq!(project.checkpoints().last().unwrap(), "tasks:1");
 }
+
+#[test]
+fn a_deleted_branch_is_brought_back_by_the_command_that_is_named() {
+    let project = Project::new(&good(&["Say hello"]));
+    project.exits(0, &["run", "--step"]);
+    let branch = project.branch();
+    let tip = project.repo.git(&["rev-parse", &branch]);
+    project.repo.git(&["switch", "-q", "main"]);
+    project.repo.git(&["branch", "-qD", &branch]);
+    let answer = project.exits(5, &["resume", &branch]);
+    let command = format!("git branch {branch} {tip}");
+    assert!(answer.err.contains(&command), "{}", answer.err);
+    project.repo.git(&["branch", &branch, &tip]);
+    project.repo.git(&["switch", "-q", &branch]);
+    project.exits(0, &["resume"]);
+}

@@ -169,8 +169,13 @@ pub enum RunError {
         source: crate::prompt::PromptError,
     },
     /// The run's branch is gone.
-    #[error("the branch {0} is gone")]
-    BranchGone(String),
+    #[error("the branch {branch} is gone")]
+    BranchGone {
+        /// Its short name.
+        branch: String,
+        /// Where it was when we last looked.
+        tip: Option<Oid>,
+    },
     /// The work tree is not on the run's branch.
     #[error("the work tree is on {found}, not on {branch}")]
     ElsewhereNow {
@@ -188,6 +193,16 @@ pub enum RunError {
     /// A question waits for an answer.
     #[error("a question waits for an answer")]
     Unanswered,
+}
+
+impl RunError {
+    /// The branch of this run is gone.
+    fn gone(live: &Live) -> RunError {
+        RunError::BranchGone {
+            branch: live.branch.trim_start_matches("refs/heads/").to_owned(),
+            tip: Some(live.tip.clone()),
+        }
+    }
 }
 
 /// Carries one run out, in one work tree, holding its lock.
@@ -268,9 +283,8 @@ impl Runner<'_> {
 
     /// Reads and settles the run as it is now. What a commit holds is read once.
     fn read(&mut self) -> Result<(Reconciled, Facts), RunError> {
-        let branch = self.live.branch.trim_start_matches("refs/heads/");
-        let tip = refs::read(&self.repo, &self.live.branch)?
-            .ok_or_else(|| RunError::BranchGone(branch.to_owned()))?;
+        let tip =
+            refs::read(&self.repo, &self.live.branch)?.ok_or_else(|| RunError::gone(&self.live))?;
         let cached = self
             .committed
             .as_ref()
@@ -309,7 +323,7 @@ impl Runner<'_> {
         let verdict = match self.read() {
             Ok((run, _)) => outcome::verdict(&run),
             // An agent deleted it; `resume` puts it back.
-            Err(RunError::BranchGone(_)) => Verdict::Open,
+            Err(RunError::BranchGone { .. }) => Verdict::Open,
             Err(error) => return Err(error),
         };
         Ok(Ended::Paused(pause, verdict))
@@ -335,7 +349,7 @@ pub fn check_place(repo: &Repo, live: &Live) -> Result<Oid, RunError> {
     let branch = live.branch.trim_start_matches("refs/heads/").to_owned();
     let found = match repo.head()? {
         Head::Branch { name, oid } if name == live.branch => {
-            return oid.ok_or(RunError::BranchGone(branch));
+            return oid.ok_or_else(|| RunError::gone(live));
         }
         Head::Branch { name, .. } => name.trim_start_matches("refs/heads/").to_owned(),
         Head::Detached(oid) => format!("a detached HEAD at {}", oid.short()),

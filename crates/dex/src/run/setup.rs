@@ -565,10 +565,10 @@ pub fn revive(
 ) -> Result<Live, StartError> {
     let root = repo.work_tree().ok_or(StartError::Bare)?;
     let branch = facts.branch.clone().unwrap_or_default();
-    let tip = facts
-        .tip
-        .clone()
-        .ok_or_else(|| RunError::BranchGone(branch.clone()))?;
+    let tip = facts.tip.clone().ok_or_else(|| RunError::BranchGone {
+        branch: branch.clone(),
+        tip: None,
+    })?;
     let base = run.base_sha.as_deref().and_then(|it| it.parse().ok());
     let before_first = run.progress.done.first().and_then(|it| it.parent.clone());
     Ok(Live {
