@@ -91,6 +91,9 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
             "ended process {pid}, left over from a run that was killed"
         ));
     }
+    if live.set_up && live.work == Work::Idle && !head_moved(&live) {
+        dex::run::check_place(&repo, &live)?;
+    }
     let choice = choice(args, &live, &uncommitted(&repo, &live)?)?;
     if !live.set_up {
         repo = setup::put_in_place(&repo, &mut live)?;

@@ -75,7 +75,10 @@ fn a_full_disk_stops_the_run_by_name_and_nothing_is_torn_f06() {
             let answer = project.dex(&["resume", "--keep"]);
             assert_eq!(answer.code, Some(0), "{what}\nthen: {}", answer.err);
         }
-        project.is_over(&what);
+        // An agent that found the disk full may have failed its stage; the next cycle mends that.
+        let status = project.json(&["status", "--json"]);
+        assert_eq!(status["status"], "completed", "{what}: {status}");
+        assert!(project.is_clean(), "{what}");
         assert!(!work.join(".git/index.lock").exists(), "{what}");
         assert_eq!(
             project.repo.git(&["show", "HEAD:made.txt"]),

@@ -88,7 +88,9 @@ fn the_guides_script_tells_features_stages_order_and_cost_from_a_fresh_clone() {
     if has_jq {
         let jq = only(&project, "with-jq", &["git", "sed", "awk", "jq"]);
         let more = told(&project, &clone, &jq);
-        let attempts = project.record()["phases"].as_array().unwrap().len();
+        let record = project.record();
+        let phases = record["phases"].as_array().unwrap().iter();
+        let attempts = phases.filter(|it| !it["agent"].is_null()).count();
         assert!(
             more.contains(&format!("cost: ${cost} in {attempts} attempts")),
             "{more}"

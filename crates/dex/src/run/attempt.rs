@@ -511,9 +511,12 @@ impl Runner<'_> {
             Work::Idle
         } else {
             let label = attempt.place().label();
-            Work::SettingAside {
-                reason: format!("{label} ended without finishing ({reason})"),
-            }
+            let reason = match tried {
+                Tried::Capped { .. } => format!("{label} reached its cost cap"),
+                Tried::Unavailable { .. } => format!("{label} had no agent"),
+                _ => format!("{label} failed"),
+            };
+            Work::SettingAside { reason }
         };
         self.live.write(&self.repo)?;
         let detail = agents::redact::redact(detail);

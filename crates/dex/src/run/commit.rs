@@ -39,8 +39,13 @@ impl Runner<'_> {
             }
             Work::Started(attempt) => Err(RunError::HalfDone(attempt.place().label())),
             Work::SettingAside { reason } => {
-                self.finish_setting_aside(&reason)?;
-                Ok(Went::On)
+                match self.finish_setting_aside(&reason) {
+                    // A full disk, most often. Nothing is lost, and `resume` does it again.
+                    Err(RunError::Git(error)) => {
+                        Ok(Went::Pause(PauseReason::CouldNotCommit, error.to_string()))
+                    }
+                    other => other.map(|()| Went::On),
+                }
             }
             Work::AgentFinished(done) => {
                 if let Some(went) = self.take_answers()? {
@@ -213,7 +218,10 @@ impl Runner<'_> {
             }
             Meanwhile::HeadMoved { .. } if self.left_by_a_person(done)? => {
                 self.check_place()?;
-                return Err(RunError::BranchGone(branch));
+                return Err(RunError::BranchGone {
+                    branch,
+                    tip: Some(self.live.tip.clone()),
+                });
             }
             Meanwhile::HeadMoved { tips } => {
                 self.undo_entry(&format!("HEAD was moved during {label}"), tips)?;

@@ -325,8 +325,7 @@ impl Runner<'_> {
                 Tried::Stopped => return Ok(Parted::Went(Went::On)),
                 Tried::Unusable { problem, .. } if tries < TRIES => feedback = Some(problem),
                 Tried::Unusable { .. } | Tried::Failed { .. } => {
-                    self.finish_what_is_left()?;
-                    return Ok(Parted::Went(Went::On));
+                    return Ok(Parted::Went(self.finish_what_is_left()?));
                 }
                 Tried::Capped { detail } => {
                     let detail = self.which_cap(&detail);
