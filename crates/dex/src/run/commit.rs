@@ -125,7 +125,10 @@ impl Runner<'_> {
             self.write_dot_dex(&run, &facts, &done, judged.changed)?;
             let prepared = match self.prepare(&done, &base, &judged) {
                 Ok(prepared) => prepared,
-                Err(error) => return could_not_commit(error),
+                Err(error) => {
+                    let (reason, why) = could_not_commit(error)?;
+                    return Ok(Committed::Pause(reason, why));
+                }
             };
             if !only_what_was_seen(&prepared, &judged) {
                 continue;
@@ -153,7 +156,8 @@ impl Runner<'_> {
                         self.live.write(&self.repo)?;
                     }
                     // Else the stage is on the branch and only the index is behind: `recover`.
-                    return could_not_commit(error);
+                    let (reason, why) = could_not_commit(error)?;
+                    return Ok(Committed::Pause(reason, why));
                 }
             }
         }
@@ -415,10 +419,10 @@ impl Runner<'_> {
                 self.check_place()?;
                 Err(error.into())
             }
-            Err(error) => match could_not_commit(error)? {
-                Committed::Pause(reason, why) => Ok(Went::Pause(reason, why)),
-                Committed::Done | Committed::Secrets(_) => Ok(Went::On),
-            },
+            Err(error) => {
+                let (reason, why) = could_not_commit(error)?;
+                Ok(Went::Pause(reason, why))
+            }
         }
     }
 }
@@ -430,11 +434,12 @@ fn only_what_was_seen(prepared: &snapshot::Prepared, judged: &Judged) -> bool {
     })
 }
 
-fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunError> {
+/// Why a stage is not committed, as a pause where a person can do something about it.
+fn could_not_commit(error: snapshot::SnapshotError) -> Result<(PauseReason, String), RunError> {
     use gitdb::snapshot::SnapshotError as E;
     match &error {
-        E::HeadMoved { .. } => Ok(Committed::Pause(PauseReason::HeadMoved, error.to_string())),
-        E::FilterNotAllowed { .. } => Ok(Committed::Pause(
+        E::HeadMoved { .. } => Ok((PauseReason::HeadMoved, error.to_string())),
+        E::FilterNotAllowed { .. } => Ok((
             PauseReason::CouldNotCommit,
             format!(
                 "{error}, and only this repository's own configuration names it; `dex init --allow-filters` lets it run"
@@ -446,15 +451,9 @@ fn could_not_commit(error: snapshot::SnapshotError) -> Result<Committed, RunErro
         | E::Operation(_)
         | E::Add(_)
         | E::HookRejected { .. }
-        | E::Signing(_) => Ok(Committed::Pause(
-            PauseReason::CouldNotCommit,
-            error.to_string(),
-        )),
+        | E::Signing(_) => Ok((PauseReason::CouldNotCommit, error.to_string())),
         E::Git(GitError::Locked { .. }) => Err(error.into()),
         // A full disk, most often. What the agent did is recorded, and `resume` commits it.
-        E::Git(source) => Ok(Committed::Pause(
-            PauseReason::CouldNotCommit,
-            source.to_string(),
-        )),
+        E::Git(source) => Ok((PauseReason::CouldNotCommit, source.to_string())),
     }
 }

@@ -264,7 +264,7 @@ impl Runner<'_> {
             let went = match next(&run, &settings) {
                 Next::Over => return self.over(),
                 Next::Stop { reason, why } => return self.pause(reason, why),
-                Next::Complete => self.complete(&run)?,
+                Next::Complete => self.complete()?,
                 Next::Stage(step) => self.stage(&run, &facts, &step)?,
             };
             match went {

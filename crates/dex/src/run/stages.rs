@@ -71,7 +71,7 @@ impl Runner<'_> {
     }
 
     /// The last commit of the run.
-    pub(super) fn complete(&mut self, _run: &Reconciled) -> Result<Went, RunError> {
+    pub(super) fn complete(&mut self) -> Result<Went, RunError> {
         self.check_place()?;
         let place = Place::once(Stage::Completion);
         self.observer.event(&Event::StageStarted {

@@ -3,7 +3,6 @@
     clippy::unwrap_used,
     reason = "in a test a failed step should end it; clippy only sees `#[test]` functions"
 )]
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 mod checkpoint;
 mod common;
