@@ -28,8 +28,8 @@ use serde_json::Value;
 use crate::process::{self, End, Go, Line, Spec, StartError};
 use crate::text::{self, Tail};
 use crate::{
-    Agent, Availability, Ended, Event, Failure, Limits, Outcome, Request, Sink, Stop, ToolSurface,
-    Usage, redact,
+    Agent, Availability, Ended, Event, Failure, Held, Limits, Outcome, Refusal, Request, Sink,
+    Stop, ToolSurface, Usage, redact,
 };
 
 /// `EX_TEMPFAIL` of `sysexits.h`.
@@ -59,6 +59,17 @@ impl Agent for Command {
             None => Availability::NotInstalled {
                 program: program.to_string_lossy().into_owned(),
             },
+        }
+    }
+
+    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+        match surface {
+            ToolSurface::Workspace => Ok(Held::InPlace),
+            ToolSurface::ReadOnly | ToolSurface::ReadEdit { .. } => Err(Refusal {
+                agent: self.name(),
+                surface: surface.clone(),
+                why: "a program is told what it may do, and nothing here keeps it to that".into(),
+            }),
         }
     }
 
@@ -131,16 +142,12 @@ impl Command {
 }
 
 fn variables(request: &Request, files: &Files) -> BTreeMap<OsString, OsString> {
-    let tools = match request.tools {
-        ToolSurface::ReadOnly => "read_only",
-        ToolSurface::Workspace => "workspace",
-    };
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut set = |name: &str, value: OsString| env.insert(name.into(), value);
     set("DEX_STAGE", request.stage.clone().into());
     set("DEX_CYCLE", request.cycle.to_string().into());
     set("DEX_RUN_ID", request.run_id.clone().into());
-    set("DEX_TOOLS", tools.into());
+    set("DEX_TOOLS", request.tools.name().into());
     set("DEX_ANSWER", files.answer.clone().into());
     set("DEX_COST", files.cost.clone().into());
     for (name, value) in [

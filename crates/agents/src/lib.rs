@@ -18,21 +18,16 @@ pub mod claude;
 pub mod command;
 pub mod guard;
 mod marks;
+pub mod private_copy;
 pub mod process;
 mod quota;
 pub mod redact;
 pub mod scripted;
+mod surface;
 mod text;
 pub mod transcript;
 
-/// What a stage may do with its tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolSurface {
-    /// Look, change nothing (the back end asks for a structured answer).
-    ReadOnly,
-    /// Work in the directory: read, edit, run commands.
-    Workspace,
-}
+pub use surface::{Held, Refusal, ToolSurface};
 
 /// Bounds of one attempt. Every one is always set: a real agent never runs without a bound.
 #[derive(Debug, Clone, PartialEq)]
@@ -162,7 +157,7 @@ pub enum Failure {
     OutputCap,
     /// It ended without a terminal event, or its stream could not be read.
     Protocol,
-    /// Not installed, or not logged in.
+    /// Not installed, not logged in, or not able to hold what was asked of it.
     Unavailable,
     /// It asked for a permission nobody is there to give.
     NeedsPermission,
@@ -271,11 +266,15 @@ pub enum Availability {
 
 /// A back end.
 pub trait Agent: Send + Sync {
-    /// `scripted`, `command`, `claude`.
+    /// `scripted`, `command`, `claude`, `codex`.
     fn name(&self) -> &'static str;
 
     /// Checks, within seconds and without spending, whether it can run.
     fn availability(&self) -> Availability;
+
+    /// Whether, and how, it holds an agent to a surface. What it refuses must not be asked of
+    /// [`Agent::run`]; what it holds only on a copy goes through [`private_copy::run`].
+    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal>;
 
     /// Runs one attempt to its end. Returns only when its whole tree of processes is gone
     /// (or names the survivors). Never panics on anything the agent does.

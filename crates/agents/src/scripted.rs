@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Agent, Availability, Outcome, Request, Sink, Stop};
+use crate::{Agent, Availability, Held, Outcome, Refusal, Request, Sink, Stop, ToolSurface};
 
 mod attempt;
 mod files;
@@ -121,6 +121,14 @@ impl Agent for Scripted {
 
     fn availability(&self) -> Availability {
         Availability::Ready { version: None }
+    }
+
+    /// It does what its script says and nothing else.
+    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+        match surface {
+            ToolSurface::ReadOnly | ToolSurface::Workspace => Ok(Held::InPlace),
+            ToolSurface::ReadEdit { .. } => Ok(Held::OnACopy),
+        }
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {

@@ -31,6 +31,18 @@ pub(crate) fn cut(text: &str, max: usize) -> &str {
     }
 }
 
+/// A JSON object in an agent's last text: its last fenced block, else the whole text.
+pub(crate) fn answer_in(text: &str) -> Option<serde_json::Value> {
+    let object = |text: &str| {
+        let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+        value.is_object().then_some(value)
+    };
+    let blocks = text.split("```").skip(1).step_by(2);
+    let blocks = blocks.map(|it| it.strip_prefix("json").unwrap_or(it));
+    let fenced = blocks.filter_map(object).last();
+    fenced.or_else(|| object(text))
+}
+
 /// An error and its causes on one line.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Request, ToolSurface};
 
@@ -58,7 +58,7 @@ pub(super) fn argv(
     session: &str,
     features: &Features,
 ) -> Vec<OsString> {
-    let (tools, mode, allowed) = surface(request.tools);
+    let (tools, mode, allowed) = surface(&request.tools);
     let turns = request.limits.turns.max(1).to_string();
     let mut argv: Vec<OsString> = vec![program.into(), "-p".into()];
     let mut flag = |words: &[&str]| argv.extend(words.iter().map(OsString::from));
@@ -67,7 +67,7 @@ pub(super) fn argv(
     flag(&["--setting-sources", "user", "--strict-mcp-config"]);
     flag(&["--permission-mode", mode, "--tools", tools]);
     if !allowed.is_empty() {
-        flag(&["--allowedTools", allowed]);
+        flag(&["--allowedTools", &allowed]);
     }
     if features.permission_prompts {
         flag(&["--permission-prompts", "none"]);
@@ -98,15 +98,34 @@ pub(super) fn argv(
 /// bare `Edit` rule would lift that), and still refuses `.git` and `.claude`. Commands need the
 /// rule `Bash`, or each is refused for want of somebody to ask; a command is not confined by the
 /// CLI. Read-only: `dontAsk` refuses whatever is not plainly allowed, so reading stays inside.
-fn surface(tools: ToolSurface) -> (&'static str, &'static str, &'static str) {
+/// Some files only: the same, and a rule for each of them.
+fn surface(tools: &ToolSurface) -> (&'static str, &'static str, String) {
     match tools {
         ToolSurface::Workspace => (
             "Read,Edit,Write,Bash,Glob,Grep,TodoWrite,Task",
             "acceptEdits",
-            "Bash,Glob,Grep,TodoWrite,Task",
+            "Bash,Glob,Grep,TodoWrite,Task".to_owned(),
         ),
-        ToolSurface::ReadOnly => ("Read,Glob,Grep", "dontAsk", ""),
+        ToolSurface::ReadEdit { only } => {
+            let rules = only.iter().map(|it| format!("Edit(./{})", it.display()));
+            let rules = rules.collect::<Vec<_>>().join(",");
+            ("Read,Edit,Glob,Grep", "dontAsk", rules)
+        }
+        ToolSurface::ReadOnly => ("Read,Glob,Grep", "dontAsk", String::new()),
     }
+}
+
+/// A name that cannot be written as a rule: rules are patterns, and lists of them have commas.
+pub(super) fn not_a_rule(only: &[PathBuf]) -> Option<&Path> {
+    let plain = |path: &PathBuf| {
+        let normal = |it| matches!(it, std::path::Component::Normal(_));
+        let word = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
+        let text = path.to_str();
+        !path.as_os_str().is_empty()
+            && path.components().all(normal)
+            && text.is_some_and(|it| it.chars().all(word))
+    };
+    only.iter().find(|it| !plain(it)).map(PathBuf::as_path)
 }
 
 /// `1.25` for 1,250,000; never rounded up, and never nothing, which it refuses.

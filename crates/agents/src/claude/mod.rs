@@ -13,7 +13,7 @@ mod money;
 mod probe;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::marks::Marks;
 use crate::process::{self, End, Finished, Go, Line, StartError};
 use crate::text::{one_line, with_causes};
-use crate::{Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage};
+use crate::{
+    Agent, Availability, Ended, Event, Failure, Held, Outcome, Refusal, Request, Sink, Stop,
+    ToolSurface, Usage,
+};
 use command_line::Features;
 pub(crate) use command_line::instructions;
 use stream::{Caps, Parser};
@@ -149,7 +152,28 @@ impl Agent for Claude {
         probe::availability(&self.program(), &self.full_environment())
     }
 
+    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+        match surface {
+            ToolSurface::ReadOnly | ToolSurface::Workspace => Ok(Held::InPlace),
+            ToolSurface::ReadEdit { only } => match command_line::not_a_rule(only) {
+                None => Ok(Held::InPlace),
+                // Its file tools stay in the directory, but its commands do not.
+                Some(name) => Err(Refusal {
+                    agent: self.name(),
+                    surface: surface.clone(),
+                    why: format!("{} cannot be written as a rule", name.display()),
+                }),
+            },
+        }
+    }
+
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
+        if let Err(refusal) = self.enforces(&request.tools) {
+            return never_started(Ended::Failed {
+                failure: Failure::Unavailable,
+                detail: refusal.to_string(),
+            });
+        }
         let environment = self.full_environment();
         let features = probe::features(&self.program(), &environment, &request.scratch, stop);
         let features = match features {

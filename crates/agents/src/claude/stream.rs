@@ -23,6 +23,9 @@ const MAX_IDS: usize = 20_000;
 const MAX_TEXT: usize = 64 * 1024;
 const MAX_SUMMARY: usize = 300;
 
+/// Times in a row it may say that its key is refused. It is told to try four times at most.
+const MAX_REFUSALS: u32 = 6;
+
 /// The bounds of an attempt that can be seen on the stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caps {
@@ -68,6 +71,7 @@ pub(super) struct Parser {
     /// The sum of `messages`.
     seen: Spent,
     turns: u32,
+    refusals: u32,
 }
 
 impl Parser {
@@ -89,6 +93,7 @@ impl Parser {
             messages: BTreeMap::new(),
             seen: Spent::default(),
             turns: 0,
+            refusals: 0,
         }
     }
 
@@ -128,6 +133,8 @@ impl Parser {
             None
         } else if self.asked_permission {
             Some(Failure::NeedsPermission)
+        } else if self.refusals > MAX_REFUSALS {
+            Some(Failure::Unavailable)
         } else if self.turns > self.caps.turns {
             Some(Failure::MaxTurns)
         } else if self.seen().cost_micro_usd > self.caps.cost_micro_usd.saturating_mul(2) {
@@ -163,6 +170,10 @@ impl Parser {
                 self.deny(string(&value["tool_use_id"]), tool)
             }
             Some("api_retry") => {
+                self.refusals = match value["error_status"].as_u64() {
+                    Some(401 | 403) => self.refusals.saturating_add(1),
+                    _ => 0,
+                };
                 let attempt = value["attempt"].as_u64().unwrap_or(0);
                 let why = match (value["error_status"].as_u64(), value["error"].as_str()) {
                     (Some(status), Some(error)) => format!("{status} {error}"),

@@ -14,7 +14,7 @@ use crate::{Ended, Event, Failure, Limits, Request, ToolSurface};
 const NOW: i64 = 1_796_078_400;
 
 /// A request with generous bounds.
-pub(super) fn request() -> Request {
+pub(crate) fn request() -> Request {
     Request {
         stage: "implement".to_owned(),
         cycle: 1,

@@ -61,6 +61,7 @@ fn without_last_line(parser: &Parser, end: End, stderr: &str, limits: &Limits) -
     if let Some(failure) = parser.over() {
         let detail = match failure {
             Failure::NeedsPermission => "it asked for a permission nobody is there to give",
+            Failure::Unavailable => "its key is refused again and again (run `claude auth login`)",
             Failure::MaxTurns => "it went on past its turns, and was ended",
             _ => "it went on past its budget, and was ended",
         };
@@ -83,17 +84,6 @@ fn failed(failure: Failure, detail: String) -> Ended {
 /// The structured answer: the CLI's own field, else the last fenced JSON block of the final text,
 /// else the whole text when it is a JSON object.
 pub(super) fn answer(last: &Terminal) -> Option<Value> {
-    let object = |text: &str| {
-        let value: Value = serde_json::from_str(text.trim()).ok()?;
-        value.is_object().then_some(value)
-    };
-    let fenced = || {
-        let blocks = last.text.split("```").skip(1).step_by(2);
-        let blocks = blocks.map(|it| it.strip_prefix("json").unwrap_or(it));
-        blocks.filter_map(object).last()
-    };
-    last.structured
-        .clone()
-        .or_else(fenced)
-        .or_else(|| object(&last.text))
+    let in_text = || crate::text::answer_in(&last.text);
+    last.structured.clone().or_else(in_text)
 }

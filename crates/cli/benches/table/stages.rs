@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use agents::scripted::{Script, Scripted};
-use agents::{Agent, Availability, Outcome, Request, Sink, Stop};
+use agents::{Agent, Availability, Held, Outcome, Refusal, Request, Sink, Stop, ToolSurface};
 use dex::run::setup::{self, Goal, Wanted};
 use dex::run::{Control, Ended, Event, Observer, Reply, Runner};
 use serde_json::{Value, json};
@@ -105,6 +105,10 @@ impl Agent for Timed {
 
     fn availability(&self) -> Availability {
         self.inner.availability()
+    }
+
+    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+        self.inner.enforces(surface)
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {

@@ -291,7 +291,7 @@ impl Runner<'_> {
             dir: self.live.worktree.clone(),
             spec_dir: attempt.spec_dir.clone(),
             run_id: self.live.run_id.clone(),
-            tools: job.tools,
+            tools: job.tools.clone(),
             schema: Some(answer::schema(job.place.stage.name())),
             model: settings.model.clone(),
             session: job.session.clone(),
