@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 pub mod claude;
+pub mod codex;
 pub mod command;
 pub mod guard;
 mod marks;

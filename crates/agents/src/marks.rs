@@ -110,7 +110,8 @@ impl Marks {
 
     /// After an attempt that reported none.
     pub(crate) fn perhaps(&self, estimate: Spent) -> Marks {
-        let highest = self.marks.iter().max_by_key(|it| it.cost_micro_usd);
+        let highest = self.marks.iter();
+        let highest = highest.max_by_key(|it| (it.cost_micro_usd, it.input_tokens));
         let mut marks = self.marks.clone();
         marks.push(highest.copied().unwrap_or_default().plus(estimate));
         let surplus = marks.len().saturating_sub(MAX_MARKS);

@@ -147,11 +147,12 @@ pub fn agent(repo: &Repo, settings: &Settings, speed: f64) -> Result<Box<dyn Age
             }))
         }
         "claude" => Ok(Box::new(agents::claude::Claude::default())),
+        "codex" => Ok(Box::new(agents::codex::Codex::default())),
         other => Err(Failure::new(
             Exit::Usage,
             format!("the agent `{other}` is not there in this version"),
         )
-        .hint("Use scripted, command or claude: `dex config agent claude`.")),
+        .hint("Use scripted, command, claude or codex: `dex config agent claude`.")),
     }
 }
 

@@ -91,7 +91,7 @@ pub struct Start {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Settings {
-    /// `scripted`, `command`, `claude`.
+    /// `scripted`, `command`, `claude`, `codex`.
     pub agent: String,
     /// Program and arguments.
     pub agent_command: Option<Vec<String>>,

@@ -79,7 +79,7 @@ fn of_config(repo: &Repo, config: &Config) -> Vec<Check> {
 
 /// The agents of this version but for one.
 fn others(name: &str) -> String {
-    let all = ["claude", "command", "scripted"];
+    let all = ["claude", "codex", "command", "scripted"];
     let others: Vec<&str> = all.into_iter().filter(|it| *it != name).collect();
     others.join(" or ")
 }
