@@ -142,8 +142,7 @@ impl Runner<'_> {
     }
 
     /// Left-out files that git does not track become ignored until the next commit, so that the
-    /// tree is clean after this one; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
-    /// what is ignored).
+    /// tree is clean after this one; only tracked ones have to be excluded by name.
     fn settle_exclusions(&self, judged: &mut Judged) -> Result<(), RunError> {
         let mut by_name = Vec::new();
         let mut lines = Vec::new();
