@@ -82,9 +82,14 @@ impl Moving {
 
     /// A whole line, above the moving one.
     pub fn line(&self, text: &str) {
+        self.above(|| ui::talk(text));
+    }
+
+    /// Something written above the moving line.
+    pub fn above(&self, write: impl FnOnce()) {
         match &self.0 {
-            Some(bar) if !bar.is_finished() => bar.suspend(|| ui::talk(text)),
-            _ => ui::talk(text),
+            Some(bar) if !bar.is_finished() => bar.suspend(write),
+            _ => write(),
         }
     }
 
@@ -169,6 +174,8 @@ impl Observer for Live {
                 place,
                 commit,
                 phase,
+                cost_micro,
+                duration_ms,
             } => {
                 self.moving.rest();
                 let failed = phase.verify.as_ref().is_some_and(|it| !it.passed);
@@ -178,10 +185,9 @@ impl Observer for Live {
                     styled(GOOD, "✓")
                 };
                 let feature = place.feature.as_deref().unwrap_or("");
-                let spent = phase
-                    .cost_usd
-                    .map_or(String::new(), |it| format!("  ${it:.2}"));
-                let took = ui::duration(phase.duration_ms.unwrap_or(0));
+                let spent =
+                    cost_micro.map_or(String::new(), |it| format!("  {}", ui::money(Some(it))));
+                let took = ui::duration(*duration_ms);
                 self.line(&format!(
                     "{mark} {:<28} {:<24} {} {}",
                     place.label(),

@@ -83,12 +83,13 @@ impl Watched {
         let done = &run.progress.done;
         let from = self.stages.unwrap_or_else(|| done.len().saturating_sub(5));
         for finished in &done[from.min(done.len())..] {
-            moving.line(&format!(
+            let line = format!(
                 "{} {:<28} {}",
                 styled(GOOD, "✓"),
                 finished.place.label(),
                 styled(NAME, finished.commit.short())
-            ));
+            );
+            moving.above(|| ui::out(line));
         }
         self.stages = Some(done.len());
     }

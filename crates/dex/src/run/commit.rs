@@ -362,22 +362,25 @@ impl Runner<'_> {
         let parts = std::mem::take(&mut self.live.finished_parts);
         self.live.tip = commit.clone();
         self.live.work = Work::Idle;
-        self.live.attempts.clear();
+        let mut attempts = std::mem::take(&mut self.live.attempts);
         self.live.question = None;
         self.live.quota_until = None;
         self.live.write(&self.repo)?;
         self.drop_parts(&parts);
-        let attempts = crate::live::Live::dir(&self.repo, &self.live.run_id).join("attempts");
+        let scratch = crate::live::Live::dir(&self.repo, &self.live.run_id).join("attempts");
         // Only ours, only scratch: what stays is removed at the next commit.
-        let _ = std::fs::remove_dir_all(attempts);
+        let _ = std::fs::remove_dir_all(scratch);
         if let Some(done) = done {
             let mut phase = element::of_finished(done);
             phase.parent_sha = None;
             let place = done.attempt.place();
+            attempts.push(phase.clone());
             self.observer.event(&Event::Committed {
                 place: &place,
                 commit,
                 phase: &phase,
+                cost_micro: crate::progress::cost_micro(&attempts),
+                duration_ms: crate::progress::duration_ms(&attempts),
             });
         }
         Ok(Committed::Done)

@@ -77,8 +77,12 @@ pub enum Event<'a> {
         place: &'a Place,
         /// Its commit.
         commit: &'a Oid,
-        /// Its element of the record.
+        /// The element of the record of its last attempt.
         phase: &'a Phase,
+        /// Micro-dollars of all its attempts and parts.
+        cost_micro: Option<u64>,
+        /// Milliseconds of all of them.
+        duration_ms: u64,
     },
     /// An attempt did not finish its stage.
     Failed {
