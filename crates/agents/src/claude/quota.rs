@@ -34,7 +34,7 @@ fn pattern(text: &str) -> Regex {
 }
 
 /// The time in the text, if there is one and it can be believed.
-pub(super) fn until(text: &str, now_unix: i64) -> Option<i64> {
+pub(crate) fn until(text: &str, now_unix: i64) -> Option<i64> {
     let said = unix(text)
         .or_else(|| CLOCK.captures(text).and_then(|it| clock(&it, now_unix)))
         .or_else(|| SPAN.captures(text).and_then(|it| span(&it, now_unix)));
