@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::updates::one_line;
 use super::wire::{AUTH_REQUIRED, RpcError};
-use crate::claude::quota;
+use crate::quota;
 use crate::{Ended, Failure};
 
 static QUOTA: LazyLock<Regex> = LazyLock::new(|| {

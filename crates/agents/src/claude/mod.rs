@@ -11,7 +11,6 @@
 mod command_line;
 pub(crate) mod money;
 mod probe;
-pub(crate) mod quota;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -22,11 +21,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::marks::Marks;
 use crate::process::{self, End, Finished, Go, Line, StartError};
-use crate::text::with_causes;
+use crate::text::{one_line, with_causes};
 use crate::{Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage};
 use command_line::Features;
-use money::Marks;
+pub(crate) use command_line::instructions;
 use stream::{Caps, Parser};
 
 /// Longest line read. A last line holds the final text and the denied tools' inputs.
@@ -119,7 +119,7 @@ impl Claude {
                     ended_at = parser.terminal.is_some().then(Instant::now);
                 }
                 Some(Line::Err(line)) if !line.trim().is_empty() => {
-                    stderr = stream::one_line(&line, 300);
+                    stderr = one_line(&line, 300);
                 }
                 Some(Line::Err(_)) | None => {}
             }
@@ -181,11 +181,6 @@ pub(crate) fn account(
     command_line::account(ours)
 }
 
-/// Which files with the project's instructions for agents a directory has.
-pub(crate) fn instructions(dir: &std::path::Path) -> Vec<&'static str> {
-    command_line::instructions(dir)
-}
-
 /// What we set for it, however started.
 pub(crate) fn fixed_environment() -> [(&'static str, &'static str); 5] {
     command_line::fixed()
@@ -202,7 +197,7 @@ fn conclude(
     finished: &Finished,
     stderr: &str,
 ) -> Outcome {
-    let path = Marks::path(&request.scratch, session);
+    let path = Marks::path(&request.scratch, "claude", session);
     let marks = Marks::load(&path);
     let seen = parser.seen();
     let total = parser.terminal.as_ref().and_then(|it| it.total);

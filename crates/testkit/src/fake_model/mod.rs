@@ -1,11 +1,12 @@
-//! A fake Anthropic Messages API on loopback, so that the real Claude Code CLI runs in tests.
+//! A fake model on loopback, so that the real agent CLIs run in tests: the Anthropic Messages API
+//! (Claude Code) and the OpenAI Responses API (Codex).
 //!
 //! [`FakeModel::start`] takes [`Lane`]s, each a list of [`Turn`]s: text, tool calls, an error, a
 //! hang, or half a stream. Every request is kept ([`FakeModel::requests`]), so a test can assert
 //! what *we* asked for: tools offered, system prompt, session header, key. The server listens on
 //! `127.0.0.1`, on a port the system picks, and ends when it is dropped.
 //!
-//! A turn is chosen by counting the assistant messages already in the request ([`Pick::ByHistory`],
+//! A turn is chosen by counting the model's replies already in the request ([`Pick::ByHistory`],
 //! the default), so a retried or repeated request gets the same answer, and a resumed session goes
 //! on where it was. [`Pick::InOrder`] gives each request the next turn ("overloaded once, then
 //! fine"). Requests that offer no tool at all, or not the lane's [`Lane::main_tool`], are side
@@ -15,6 +16,7 @@
 //! anything but tests.
 
 mod http;
+mod responses;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -48,6 +50,9 @@ pub struct Recorded {
 impl Recorded {
     /// Names of the tools offered to the model, sorted.
     pub fn tools(&self) -> Vec<String> {
+        if self.is_responses() {
+            return responses::tools(&self.body);
+        }
         let tools = self.body["tools"].as_array();
         let names = tools.into_iter().flatten().map(|tool| &tool["name"]);
         let mut names: Vec<_> = names.filter_map(Value::as_str).map(str::to_owned).collect();
@@ -57,24 +62,32 @@ impl Recorded {
 
     /// The system prompt, blocks joined by newlines.
     pub fn system(&self) -> String {
+        if self.is_responses() {
+            return responses::system(&self.body);
+        }
         text_of(&self.body["system"])
     }
 
     /// All text of the last user message.
     pub fn last_user_text(&self) -> String {
-        self.user_messages()
-            .next_back()
-            .map(text_of)
-            .unwrap_or_default()
+        self.user_texts().pop().unwrap_or_default()
     }
 
-    /// All text of the first user message: the prompt, with what the CLI put around it.
+    /// All text of the user messages before the model's first reply: the prompt, with what the
+    /// CLI put around it.
     pub fn first_user_text(&self) -> String {
+        if self.is_responses() {
+            return responses::first_user_text(&self.body);
+        }
         self.user_messages().next().map(text_of).unwrap_or_default()
     }
 
-    /// Every tool result in the request: whether it was an error, and its text.
+    /// Every tool result in the request: whether it was an error (Codex does not say), and its
+    /// text.
     pub fn tool_results(&self) -> Vec<(bool, String)> {
+        if self.is_responses() {
+            return responses::results(&self.body);
+        }
         self.user_messages()
             .filter_map(Value::as_array)
             .flatten()
@@ -85,14 +98,33 @@ impl Recorded {
 
     /// The session the CLI says it is in.
     pub fn session(&self) -> Option<&str> {
-        self.headers
-            .get("x-claude-code-session-id")
-            .map(String::as_str)
+        let names = ["x-claude-code-session-id", "thread-id"];
+        let id = names.iter().find_map(|it| self.headers.get(*it));
+        id.map(String::as_str)
     }
 
     /// Whether any part of the body contains this text.
     pub fn mentions(&self, text: &str) -> bool {
         self.body.to_string().contains(text)
+    }
+
+    fn is_responses(&self) -> bool {
+        path_of(&self.path).ends_with("/responses")
+    }
+
+    /// How many replies of the model are already there.
+    fn replies(&self) -> usize {
+        match self.is_responses() {
+            true => responses::replies(&self.body),
+            false => self.messages("assistant").count(),
+        }
+    }
+
+    fn user_texts(&self) -> Vec<String> {
+        match self.is_responses() {
+            true => responses::user_texts(&self.body).collect(),
+            false => self.user_messages().map(text_of).collect(),
+        }
     }
 
     fn user_messages(&self) -> impl DoubleEndedIterator<Item = &Value> {
@@ -170,7 +202,7 @@ impl FakeModel {
         }
     }
 
-    /// `http://127.0.0.1:<port>`, for `ANTHROPIC_BASE_URL`.
+    /// `http://127.0.0.1:<port>`, for `ANTHROPIC_BASE_URL`; with `/v1` a `base_url` of Codex.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -257,8 +289,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn is_message(method: &str, path: &str) -> bool {
-    let path = path.split('?').next().unwrap_or_default();
-    method == "POST" && path == "/v1/messages"
+    method == "POST" && matches!(path_of(path), "/v1/messages" | "/v1/responses")
+}
+
+fn path_of(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
 }
 
 fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
@@ -295,7 +330,10 @@ fn answer_probe(stream: &TcpStream, request: &Recorded) -> io::Result<()> {
         ("POST", "/v1/messages/count_tokens") => {
             respond_json(stream, 200, &[], &json!({"input_tokens": 42}))
         }
-        _ => respond_error(stream, 404, &[], "not_found_error", "no such path here"),
+        _ => {
+            let error = (404, "not_found_error", "no such path here");
+            respond_error(stream, request, error, &[])
+        }
     }
 }
 
@@ -307,7 +345,7 @@ fn answer(
     used: &AtomicUsize,
 ) -> io::Result<()> {
     let number = match lane.pick {
-        Pick::ByHistory => request.messages("assistant").count(),
+        Pick::ByHistory => request.replies(),
         Pick::InOrder => used.fetch_add(1, Ordering::SeqCst),
     };
     // Past the script's end the last turn repeats: a loop stays a loop, an error an error.
@@ -318,7 +356,8 @@ fn answer(
         && let Err(problem) = expect.check(request)
     {
         lock(&shared.problems).push(format!("turn {number}: {problem}"));
-        return respond_error(stream, 400, &[], "invalid_request_error", &problem);
+        let error = (400, "invalid_request_error", problem.as_str());
+        return respond_error(stream, request, error, &[]);
     }
     reply_with(stream, shared, request, turn)
 }
@@ -344,9 +383,12 @@ fn reply_with(
             kind,
             message,
             headers,
-        } => respond_error(stream, *status, headers, kind, message),
+        } => respond_error(stream, request, (*status, kind, message), headers),
         Reply::Blocks | Reply::Half if streaming => {
-            let mut events = stream_events(turn, id, &request.body["model"]);
+            let mut events = match request.is_responses() {
+                true => responses::stream_events(turn, id, request),
+                false => stream_events(turn, id, &request.body["model"]),
+            };
             if matches!(turn.reply, Reply::Half) {
                 events.truncate(events.len() / 2);
             }
@@ -368,11 +410,16 @@ fn reply_with(
 
 fn respond_error(
     stream: &TcpStream,
-    status: u16,
+    request: &Recorded,
+    (status, kind, message): (u16, &str, &str),
     headers: &[(String, String)],
-    kind: &str,
-    message: &str,
 ) -> io::Result<()> {
+    if request.is_responses() {
+        let resets_at = headers.iter().find(|it| it.0 == turn::RESETS_AT);
+        let resets_at = resets_at.map(|it| it.1.as_str());
+        let body = responses::error(status, kind, message, resets_at);
+        return respond_json(stream, status, headers, &body);
+    }
     let body = json!({"type": "error", "error": {"type": kind, "message": message}});
     respond_json(stream, status, headers, &body)
 }
