@@ -14,10 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+pub mod acp;
 pub mod claude;
 pub mod command;
 pub mod guard;
+mod marks;
 pub mod process;
+mod quota;
 pub mod redact;
 pub mod scripted;
 mod text;

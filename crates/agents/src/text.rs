@@ -16,6 +16,21 @@ pub(crate) fn head(text: &str, bytes: usize) -> String {
     format!("{}…", &text[..text.floor_char_boundary(bytes)])
 }
 
+/// The text on one line, at most `max` bytes.
+pub(crate) fn one_line(text: &str, max: usize) -> String {
+    // Cut first: a text may be long, and only its start is wanted.
+    let words = cut(text, max * 4).split_whitespace();
+    cut(&words.collect::<Vec<_>>().join(" "), max).to_owned()
+}
+
+/// The beginning of a text, cut between characters, with nothing to say so.
+pub(crate) fn cut(text: &str, max: usize) -> &str {
+    match text.char_indices().find(|(at, c)| at + c.len_utf8() > max) {
+        Some((at, _)) => &text[..at],
+        None => text,
+    }
+}
+
 /// An error and its causes on one line.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -3,7 +3,7 @@
 pub mod crash;
 pub mod fake_model;
 mod graph;
-pub mod real_claude;
+pub mod real_agent;
 pub mod repo;
 
 pub use repo::Repo;

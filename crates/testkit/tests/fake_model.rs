@@ -129,3 +129,43 @@ fn dropping_the_server_ends_a_hanging_request() {
     assert!(client.join().unwrap().is_empty());
     assert!(started.elapsed() < Duration::from_secs(5));
 }
+
+fn response(server: &FakeModel, input: &Value) -> (u16, String) {
+    let tools = json!([{"type": "function", "name": "exec_command"},
+        {"type": "custom", "name": "apply_patch"}, {"type": "web_search"}]);
+    let body = json!({"stream": true, "model": "m", "input": input, "tools": tools,
+        "instructions": "be good"});
+    ask(server, "POST", "/v1/responses", &body)
+}
+
+#[test]
+fn the_responses_format_has_the_same_turns() {
+    let server = FakeModel::start(vec![
+        Turn::command("ls"),
+        Turn::patch("*** Begin Patch"),
+        Turn::usage_limit(1_796_100_000),
+        Turn::text("finished"),
+    ]);
+    let user = json!({"type": "message", "role": "user",
+        "content": [{"type": "input_text", "text": "the task"}]});
+    let called = json!([{"type": "reasoning"},
+        {"type": "function_call", "call_id": "1"},
+        {"type": "function_call_output", "call_id": "1", "output": "a.txt"}]);
+    let mut input = vec![user];
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        answers.push(response(&server, &json!(input)));
+        input.extend(called.as_array().unwrap().iter().cloned());
+    }
+    assert!(answers[0].1.contains("function_call"), "{answers:?}");
+    assert!(answers[1].1.contains("custom_tool_call"), "{answers:?}");
+    assert_eq!(answers[2].0, 429);
+    assert!(answers[2].1.contains("\"resets_at\":1796100000"));
+    assert!(answers[3].1.contains("finished") && answers[3].1.contains("response.completed"));
+
+    let last = server.main_requests().pop().unwrap();
+    assert_eq!(last.tools(), ["apply_patch", "exec_command", "web_search"]);
+    assert_eq!(last.system(), "be good");
+    assert_eq!(last.first_user_text(), "the task");
+    assert_eq!(last.tool_results().len(), 3);
+}

@@ -120,7 +120,7 @@ const INSTRUCTIONS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
 /// Which of them a directory has. The CLI itself no longer loads them: it counts them among the
 /// repository's settings, which it is told to leave alone.
-pub(super) fn instructions(dir: &Path) -> Vec<&'static str> {
+pub(crate) fn instructions(dir: &Path) -> Vec<&'static str> {
     let is_file = |name: &&str| dir.join(name).is_file();
     INSTRUCTIONS.into_iter().filter(is_file).collect()
 }

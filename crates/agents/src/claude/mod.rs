@@ -9,9 +9,8 @@
 //! sees the credentials of the CLI that runs it.
 
 mod command_line;
-mod money;
+pub(crate) mod money;
 mod probe;
-mod quota;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -22,11 +21,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::marks::Marks;
 use crate::process::{self, End, Finished, Go, Line, StartError};
-use crate::text::with_causes;
+use crate::text::{one_line, with_causes};
 use crate::{Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage};
 use command_line::Features;
-use money::Marks;
+pub(crate) use command_line::instructions;
 use stream::{Caps, Parser};
 
 /// Longest line read. A last line holds the final text and the denied tools' inputs.
@@ -119,7 +119,7 @@ impl Claude {
                     ended_at = parser.terminal.is_some().then(Instant::now);
                 }
                 Some(Line::Err(line)) if !line.trim().is_empty() => {
-                    stderr = stream::one_line(&line, 300);
+                    stderr = one_line(&line, 300);
                 }
                 Some(Line::Err(_)) | None => {}
             }
@@ -174,6 +174,18 @@ impl Agent for Claude {
     }
 }
 
+/// The part of our own environment that Claude Code needs to reach its account, however started.
+pub(crate) fn account(
+    ours: impl IntoIterator<Item = (OsString, OsString)>,
+) -> BTreeMap<OsString, OsString> {
+    command_line::account(ours)
+}
+
+/// What we set for it, however started.
+pub(crate) fn fixed_environment() -> [(&'static str, &'static str); 5] {
+    command_line::fixed()
+}
+
 /// The session to go on with does not exist; nothing was done and nothing spent.
 struct NoSession(String);
 
@@ -185,7 +197,7 @@ fn conclude(
     finished: &Finished,
     stderr: &str,
 ) -> Outcome {
-    let path = Marks::path(&request.scratch, session);
+    let path = Marks::path(&request.scratch, "claude", session);
     let marks = Marks::load(&path);
     let seen = parser.seen();
     let total = parser.terminal.as_ref().and_then(|it| it.total);

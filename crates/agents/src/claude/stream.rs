@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::money::{Spent, estimate_micro_usd, micro_usd};
-use super::quota;
-use crate::{Event, Failure};
+use super::money::{estimate_micro_usd, micro_usd};
+use crate::marks::Spent;
+use crate::text::{cut, one_line};
+use crate::{Event, Failure, quota};
 
 /// Ids remembered of one attempt; past that, messages are no longer told apart or counted.
 const MAX_IDS: usize = 20_000;
@@ -399,20 +400,6 @@ fn summary(input: &Value) -> String {
     match field {
         Some(text) => one_line(text, MAX_SUMMARY),
         None => one_line(&input.to_string(), MAX_SUMMARY),
-    }
-}
-
-/// The text on one line, at most `max` bytes.
-pub(super) fn one_line(text: &str, max: usize) -> String {
-    // Cut first: a text may be long, and only its start is wanted.
-    let words = cut(text, max * 4).split_whitespace();
-    cut(&words.collect::<Vec<_>>().join(" "), max).to_owned()
-}
-
-fn cut(text: &str, max: usize) -> &str {
-    match text.char_indices().find(|(at, c)| at + c.len_utf8() > max) {
-        Some((at, _)) => &text[..at],
-        None => text,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The real Claude Code CLI, through our adapter, against the fake model on loopback.
 //!
 //! Everything is hermetic: a home of its own, a dummy key, no network but loopback. How the
-//! CLI gets here, and how to leave these tests out: `testkit::real_claude`.
+//! CLI gets here, and how to leave these tests out: `testkit::real_agent`.
 
 mod world;
 

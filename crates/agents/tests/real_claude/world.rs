@@ -9,7 +9,7 @@ use agents::claude::Claude;
 use agents::{Agent, Ended, Event, Failure, Limits, Outcome, Request, Stop, ToolSurface};
 use testkit::crash::survivors;
 use testkit::fake_model::{FakeModel, Turn};
-use testkit::real_claude;
+use testkit::real_agent;
 
 const MARK: &str = "DEX_TEST_MARK";
 
@@ -38,7 +38,7 @@ impl World {
     }
 
     pub(crate) fn start(model: impl FnOnce(&Path) -> FakeModel) -> Option<World> {
-        let program = real_claude::program()?;
+        let program = real_agent::claude()?;
         let root = tempfile::tempdir().expect("a directory");
         for name in ["work", "home", "tmp", "attempts/1"] {
             std::fs::create_dir_all(root.path().join(name)).expect("directories");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::crash::survivors;
 use testkit::fake_model::{FakeModel, Lane, Recorded, Turn};
-use testkit::{Repo, real_claude};
+use testkit::{Repo, real_agent};
 
 use super::world::{GREETING, attempts, branch, check_finished, dex, micro, ok, path_with};
 use super::world::{project, record};
@@ -32,7 +32,7 @@ impl World {
 
     /// The same in a repository of the caller's.
     pub(crate) fn in_repo(repo: Repo, implement: impl FnOnce(&Path) -> Lane) -> Option<World> {
-        let program = real_claude::program()?;
+        let program = real_agent::claude()?;
         std::fs::create_dir_all(repo.beside("bin")).expect("a directory");
         std::os::unix::fs::symlink(program, repo.beside("bin/claude")).expect("a link");
         let model = FakeModel::with_lanes(lanes(repo.path(), implement(repo.path())));

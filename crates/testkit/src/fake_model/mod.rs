@@ -1,11 +1,13 @@
-//! A fake Anthropic Messages API on loopback, so that the real Claude Code CLI runs in tests.
+//! A fake model on loopback, so that the real agent CLIs run in tests. It speaks what they do: the
+//! Anthropic Messages API (Claude Code), the OpenAI Responses API (Codex), chat completions
+//! (opencode) and the Gemini API.
 //!
 //! [`FakeModel::start`] takes [`Lane`]s, each a list of [`Turn`]s: text, tool calls, an error, a
 //! hang, or half a stream. Every request is kept ([`FakeModel::requests`]), so a test can assert
 //! what *we* asked for: tools offered, system prompt, session header, key. The server listens on
 //! `127.0.0.1`, on a port the system picks, and ends when it is dropped.
 //!
-//! A turn is chosen by counting the assistant messages already in the request ([`Pick::ByHistory`],
+//! A turn is chosen by counting the model's replies already in the request ([`Pick::ByHistory`],
 //! the default), so a retried or repeated request gets the same answer, and a resumed session goes
 //! on where it was. [`Pick::InOrder`] gives each request the next turn ("overloaded once, then
 //! fine"). Requests that offer no tool at all, or not the lane's [`Lane::main_tool`], are side
@@ -14,7 +16,10 @@
 //! It checks nothing the real service checks, keeps no state but the requests, and is not fit for
 //! anything but tests.
 
+mod chat;
+mod gemini;
 mod http;
+mod responses;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -48,6 +53,12 @@ pub struct Recorded {
 impl Recorded {
     /// Names of the tools offered to the model, sorted.
     pub fn tools(&self) -> Vec<String> {
+        match self.wire() {
+            Wire::Messages => {}
+            Wire::Responses => return responses::tools(&self.body),
+            Wire::Chat => return chat::tools(&self.body),
+            Wire::Gemini => return gemini::tools(&self.body),
+        }
         let tools = self.body["tools"].as_array();
         let names = tools.into_iter().flatten().map(|tool| &tool["name"]);
         let mut names: Vec<_> = names.filter_map(Value::as_str).map(str::to_owned).collect();
@@ -57,24 +68,41 @@ impl Recorded {
 
     /// The system prompt, blocks joined by newlines.
     pub fn system(&self) -> String {
-        text_of(&self.body["system"])
+        match self.wire() {
+            Wire::Messages => text_of(&self.body["system"]),
+            Wire::Responses => responses::system(&self.body),
+            Wire::Chat => chat::texts(&self.body, "system").join("\n"),
+            Wire::Gemini => gemini::system(&self.body),
+        }
     }
 
     /// All text of the last user message.
     pub fn last_user_text(&self) -> String {
-        self.user_messages()
-            .next_back()
-            .map(text_of)
-            .unwrap_or_default()
+        self.user_texts().pop().unwrap_or_default()
     }
 
-    /// All text of the first user message: the prompt, with what the CLI put around it.
+    /// All text of the user messages before the model's first reply: the prompt, with what the
+    /// CLI put around it.
     pub fn first_user_text(&self) -> String {
-        self.user_messages().next().map(text_of).unwrap_or_default()
+        match self.wire() {
+            Wire::Messages => self.user_messages().next().map(text_of).unwrap_or_default(),
+            Wire::Responses => responses::first_user_text(&self.body),
+            Wire::Chat | Wire::Gemini => self.user_texts().into_iter().next().unwrap_or_default(),
+        }
     }
 
-    /// Every tool result in the request: whether it was an error, and its text.
+    /// Every tool result in the request: whether it was an error (Codex and opencode do not say),
+    /// and its text.
     pub fn tool_results(&self) -> Vec<(bool, String)> {
+        match self.wire() {
+            Wire::Messages => {}
+            Wire::Responses => return responses::results(&self.body),
+            Wire::Chat => {
+                let results = chat::texts(&self.body, "tool").into_iter();
+                return results.map(|it| (false, it)).collect();
+            }
+            Wire::Gemini => return gemini::results(&self.body),
+        }
         self.user_messages()
             .filter_map(Value::as_array)
             .flatten()
@@ -85,14 +113,45 @@ impl Recorded {
 
     /// The session the CLI says it is in.
     pub fn session(&self) -> Option<&str> {
-        self.headers
-            .get("x-claude-code-session-id")
-            .map(String::as_str)
+        let names = ["x-claude-code-session-id", "thread-id"];
+        let id = names.iter().find_map(|it| self.headers.get(*it));
+        id.map(String::as_str)
     }
 
     /// Whether any part of the body contains this text.
     pub fn mentions(&self, text: &str) -> bool {
         self.body.to_string().contains(text)
+    }
+
+    fn wire(&self) -> Wire {
+        // What is no message is no conversation either; then it does not matter.
+        Wire::of(&self.path).unwrap_or(Wire::Messages)
+    }
+
+    /// How many replies of the model are already there.
+    fn replies(&self) -> usize {
+        match self.wire() {
+            Wire::Messages | Wire::Chat => self.messages("assistant").count(),
+            Wire::Responses => responses::replies(&self.body),
+            Wire::Gemini => gemini::replies(&self.body),
+        }
+    }
+
+    fn user_texts(&self) -> Vec<String> {
+        match self.wire() {
+            Wire::Messages => self.user_messages().map(text_of).collect(),
+            Wire::Responses => responses::user_texts(&self.body).collect(),
+            Wire::Chat => chat::texts(&self.body, "user"),
+            Wire::Gemini => gemini::user_texts(&self.body),
+        }
+    }
+
+    /// Whether it asks for a stream.
+    fn streams(&self) -> bool {
+        match self.wire() {
+            Wire::Messages | Wire::Responses | Wire::Chat => self.body["stream"] == true,
+            Wire::Gemini => path_of(&self.path).ends_with(":streamGenerateContent"),
+        }
     }
 
     fn user_messages(&self) -> impl DoubleEndedIterator<Item = &Value> {
@@ -170,7 +229,7 @@ impl FakeModel {
         }
     }
 
-    /// `http://127.0.0.1:<port>`, for `ANTHROPIC_BASE_URL`.
+    /// `http://127.0.0.1:<port>`, for `ANTHROPIC_BASE_URL`; with `/v1` a `base_url` of Codex.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -256,9 +315,34 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
+/// A wire format, told by the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    Messages,
+    Responses,
+    Chat,
+    Gemini,
+}
+
+impl Wire {
+    fn of(path: &str) -> Option<Wire> {
+        match path_of(path) {
+            "/v1/messages" => Some(Wire::Messages),
+            "/v1/responses" => Some(Wire::Responses),
+            "/v1/chat/completions" => Some(Wire::Chat),
+            path if path.ends_with(":generateContent") => Some(Wire::Gemini),
+            path if path.ends_with(":streamGenerateContent") => Some(Wire::Gemini),
+            _ => None,
+        }
+    }
+}
+
 fn is_message(method: &str, path: &str) -> bool {
-    let path = path.split('?').next().unwrap_or_default();
-    method == "POST" && path == "/v1/messages"
+    method == "POST" && Wire::of(path).is_some()
+}
+
+fn path_of(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
 }
 
 fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
@@ -295,7 +379,10 @@ fn answer_probe(stream: &TcpStream, request: &Recorded) -> io::Result<()> {
         ("POST", "/v1/messages/count_tokens") => {
             respond_json(stream, 200, &[], &json!({"input_tokens": 42}))
         }
-        _ => respond_error(stream, 404, &[], "not_found_error", "no such path here"),
+        _ => {
+            let error = (404, "not_found_error", "no such path here");
+            respond_error(stream, request, error, &[])
+        }
     }
 }
 
@@ -307,7 +394,7 @@ fn answer(
     used: &AtomicUsize,
 ) -> io::Result<()> {
     let number = match lane.pick {
-        Pick::ByHistory => request.messages("assistant").count(),
+        Pick::ByHistory => request.replies(),
         Pick::InOrder => used.fetch_add(1, Ordering::SeqCst),
     };
     // Past the script's end the last turn repeats: a loop stays a loop, an error an error.
@@ -318,7 +405,8 @@ fn answer(
         && let Err(problem) = expect.check(request)
     {
         lock(&shared.problems).push(format!("turn {number}: {problem}"));
-        return respond_error(stream, 400, &[], "invalid_request_error", &problem);
+        let error = (400, "invalid_request_error", problem.as_str());
+        return respond_error(stream, request, error, &[]);
     }
     reply_with(stream, shared, request, turn)
 }
@@ -331,7 +419,7 @@ fn reply_with(
 ) -> io::Result<()> {
     std::thread::sleep(turn.delay);
     let id = shared.replies.fetch_add(1, Ordering::SeqCst) + 1;
-    let streaming = request.body["stream"] == true;
+    let model = &request.body["model"];
     match &turn.reply {
         Reply::Hang => {
             // Until the peer goes away or the server is dropped, whichever is first.
@@ -344,9 +432,16 @@ fn reply_with(
             kind,
             message,
             headers,
-        } => respond_error(stream, *status, headers, kind, message),
-        Reply::Blocks | Reply::Half if streaming => {
-            let mut events = stream_events(turn, id, &request.body["model"]);
+        } => respond_error(stream, request, (*status, kind, message), headers),
+        Reply::Blocks | Reply::Half if request.streams() => {
+            let unnamed = |it: Vec<Value>| it.into_iter().map(|it| ("", it)).collect();
+            let mut events: Vec<(&str, Value)> = match request.wire() {
+                Wire::Messages => stream_events(turn, id, model),
+                Wire::Responses => responses::stream_events(turn, id, request),
+                Wire::Chat => unnamed(chat::stream_chunks(turn, id, model)),
+                Wire::Gemini => unnamed(vec![gemini::answer(turn, id)]),
+            };
+            let ends = request.wire() == Wire::Chat && matches!(turn.reply, Reply::Blocks);
             if matches!(turn.reply, Reply::Half) {
                 events.truncate(events.len() / 2);
             }
@@ -356,24 +451,44 @@ fn reply_with(
             headers.extend([kind, id]);
             http::write_head(stream, 200, &headers)?;
             for (name, data) in events {
-                write!(stream, "event: {name}\ndata: {data}\n\n")?;
+                if !name.is_empty() {
+                    writeln!(stream, "event: {name}")?;
+                }
+                write!(stream, "data: {data}\n\n")?;
                 stream.flush()?;
+            }
+            if ends {
+                write!(stream, "data: [DONE]\n\n")?;
             }
             Ok(())
         }
-        Reply::Blocks => respond_json(stream, 200, &turn.headers, &turn.message(id, request)),
+        Reply::Blocks => {
+            let whole = match request.wire() {
+                Wire::Messages | Wire::Responses => turn.message(id, request),
+                Wire::Chat => chat::message(turn, id, model),
+                Wire::Gemini => gemini::answer(turn, id),
+            };
+            respond_json(stream, 200, &turn.headers, &whole)
+        }
         Reply::Half => http::write_head(stream, 200, &[("content-length".into(), "999".into())]),
     }
 }
 
 fn respond_error(
     stream: &TcpStream,
-    status: u16,
+    request: &Recorded,
+    (status, kind, message): (u16, &str, &str),
     headers: &[(String, String)],
-    kind: &str,
-    message: &str,
 ) -> io::Result<()> {
-    let body = json!({"type": "error", "error": {"type": kind, "message": message}});
+    let body = match request.wire() {
+        Wire::Messages => json!({"type": "error", "error": {"type": kind, "message": message}}),
+        Wire::Responses => {
+            let resets_at = headers.iter().find(|it| it.0 == turn::RESETS_AT);
+            responses::error(status, kind, message, resets_at.map(|it| it.1.as_str()))
+        }
+        Wire::Chat => chat::error(kind, message),
+        Wire::Gemini => gemini::error(status, message),
+    };
     respond_json(stream, status, headers, &body)
 }
 

@@ -31,6 +31,9 @@ impl Default for Tokens {
     }
 }
 
+/// The header that says when a usage limit ends; Codex is told in the body instead.
+pub(super) const RESETS_AT: &str = "anthropic-ratelimit-unified-reset";
+
 #[derive(Debug, Clone)]
 pub(super) enum Block {
     Text(String),
@@ -130,6 +133,27 @@ impl Turn {
             message: message.into(),
             headers: Vec::new(),
         })
+    }
+
+    /// The account's usage limit is reached until then, as the service says it to a subscriber.
+    pub fn usage_limit(until_unix: i64) -> Turn {
+        Turn::error(429, "The usage limit has been reached")
+            .header("anthropic-ratelimit-unified-status", "rejected")
+            .header(RESETS_AT, &until_unix.to_string())
+            .header(
+                "anthropic-ratelimit-unified-representative-claim",
+                "five_hour",
+            )
+    }
+
+    /// Edits files with a patch, as Codex's models do.
+    pub fn patch(patch: impl Into<String>) -> Turn {
+        Turn::call(super::responses::PATCH_TOOL, json!({"input": patch.into()}))
+    }
+
+    /// Runs a command, as Codex's models do.
+    pub fn command(command: impl Into<String>) -> Turn {
+        Turn::call("exec_command", json!({"cmd": command.into()}))
     }
 
     /// Never answers.

@@ -1,7 +1,8 @@
-//! When a used-up quota is said to come back, from the words the CLI prints.
+//! When a used-up quota is said to come back, from the words a CLI prints.
 //!
 //! Seen: `… limit reached|1796100000`, `You've hit your session limit · resets 4:40am (UTC)`,
-//! `resets Dec 3, 4pm (Europe/London)`, `try again in 20 minutes`. Words change between versions,
+//! `resets Dec 3, 4pm (Europe/London)`, `try again in 20 minutes`, `try again at 4:13 AM`,
+//! `try again at Dec 3rd, 2026 4:13 PM`. Words change between versions,
 //! so a structured `rate_limit_event` is preferred where there is one, and an unknown wording
 //! gives none, never an error. A time in the past, or more than [`FURTHEST_S`] away, is not
 //! believed: a run must not sleep for a year because of a typing error.
@@ -20,7 +21,7 @@ const SLACK_S: i64 = 300;
 static UNIX: LazyLock<Regex> = LazyLock::new(|| pattern(r"\|(\d{10,13})\b"));
 static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bresets?\s+(?:at\s+)?(?:([a-z]{3})[a-z]*\.?\s+(\d{1,2}),?\s+(?:at\s+)?)?(\d{1,2})(?::(\d{2}))?\s*([ap]m)?(?:\s*\(([^)]+)\))?",
+        r"(?i)\b(?:resets?(?:\s+at)?|try\s+again\s+at)\s+(?:([a-z]{3})[a-z]*\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(?:\d{4},?\s+)?(?:at\s+)?)?(\d{1,2})(?::(\d{2}))?\s*([ap]m)?(?:\s*\(([^)]+)\))?",
     )
 });
 static SPAN: LazyLock<Regex> = LazyLock::new(|| {
@@ -34,7 +35,7 @@ fn pattern(text: &str) -> Regex {
 }
 
 /// The time in the text, if there is one and it can be believed.
-pub(super) fn until(text: &str, now_unix: i64) -> Option<i64> {
+pub(crate) fn until(text: &str, now_unix: i64) -> Option<i64> {
     let said = unix(text)
         .or_else(|| CLOCK.captures(text).and_then(|it| clock(&it, now_unix)))
         .or_else(|| SPAN.captures(text).and_then(|it| span(&it, now_unix)));
@@ -42,7 +43,7 @@ pub(super) fn until(text: &str, now_unix: i64) -> Option<i64> {
 }
 
 /// A time that came in seconds or milliseconds, if it can be believed.
-pub(super) fn believed(until_unix: i64, now_unix: i64) -> Option<i64> {
+pub(crate) fn believed(until_unix: i64, now_unix: i64) -> Option<i64> {
     let seconds = if until_unix > 100_000_000_000 {
         until_unix / 1000
     } else {
@@ -148,6 +149,8 @@ mod tests {
             ),
             ("resets Dec 3 at 4pm (UTC)", Some(235_200)),
             ("please try again in 20 minutes", Some(1_200)),
+            ("or try again at 4:40 AM (UTC).", Some(21_600)),
+            ("try again at Dec 3rd, 2026 4:00 PM (UTC).", Some(235_200)),
             ("retry after 30 s", Some(30)),
             (
                 "You've hit your session limit · resets 10:38pm (UTC)",
