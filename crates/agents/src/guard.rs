@@ -7,8 +7,10 @@
 //! keeps the list of descendants (pid and start time) in a file, so that what escaped even the
 //! guard's own death is ended at the next start ([`end_leftovers`]).
 //!
-//! The pipe is the guard's standard input. `dex` writes the length of the agent's input (eight
-//! bytes, little-endian), the input, and later at most one byte `k`: end the tree now. The
+//! The pipe is the guard's standard input. `dex` writes orders into it, each beginning with one
+//! byte: `d`, a length (eight bytes, little-endian) and that much input for the agent; `e`, close
+//! the agent's input; `k`, end the tree now. Input that the agent leaves unread waits in the
+//! guard, up to a bound at which the agent's input is closed, so an order is always read. The
 //! agent's standard output and error are the guard's own, so nothing is copied on the way. How
 //! the agent ended is the last thing written to the list (an ending); the exit status
 //! says it again, with 128 + n for a signal, in case the list was deleted.
@@ -40,7 +42,14 @@ pub const MARK: &str = "DEX_GUARD_MARK";
 
 /// Second argument: both sides of the pipe must mean the same, even when the program on disk
 /// was replaced while `dex` ran.
-pub(crate) const PROTOCOL: &str = "1";
+pub(crate) const PROTOCOL: &str = "2";
+
+/// First byte of an order: input for the agent.
+pub(crate) const ORDER_INPUT: u8 = b'd';
+/// First byte of an order: close the agent's input.
+pub(crate) const ORDER_CLOSE: u8 = b'e';
+/// An order: end the tree.
+pub(crate) const ORDER_END: u8 = b'k';
 
 /// Called first in `main`. If this process was started as the guard, does the guard's whole
 /// work and returns its exit status; otherwise returns none at once.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+pub mod acp;
 pub mod claude;
 pub mod codex;
 pub mod command;

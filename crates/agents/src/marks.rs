@@ -75,6 +75,9 @@ impl Marks {
     /// Where a session's marks are: beside the attempts' scratch directories.
     pub(crate) fn path(scratch: &Path, agent: &str, session: &str) -> PathBuf {
         let dir = scratch.parent().unwrap_or(scratch);
+        // The id may be the agent's text.
+        let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let session: String = session.chars().filter(plain).take(100).collect();
         dir.join(format!("{agent}-session-{session}.json"))
     }
 

@@ -17,9 +17,12 @@ use crate::{Ended, Failure, Limits, Stop};
 
 mod environment;
 mod guarded;
+mod input;
 mod lines;
 
 pub use environment::{find_program, inherited_environment, provider_environment};
+
+pub use input::{Input, NotRead};
 
 use guarded::Guarded;
 use lines::Message;
@@ -42,7 +45,7 @@ pub struct Spec {
     pub dir: PathBuf,
     /// Environment added to the allow-list ([`inherited_environment`]).
     pub env: BTreeMap<OsString, OsString>,
-    /// Fed to standard input, then closed.
+    /// Fed to standard input first; [`run`] then closes it, [`converse`] leaves that to its caller.
     pub stdin: Vec<u8>,
     /// Wall clock.
     pub wall: Duration,
@@ -177,8 +180,30 @@ pub fn run(
     stop: &Stop,
     line: &mut dyn FnMut(Option<Line>) -> Go,
 ) -> Result<Finished, StartError> {
+    let guarded = Guarded::start(spec)?;
+    guarded.input.close();
+    to_its_end(guarded, spec, stop, &mut |_, it| line(it))
+}
+
+/// Like [`run`], for a program that is talked to: `line` also gets its input, to answer it.
+pub fn converse(
+    spec: &Spec,
+    stop: &Stop,
+    line: &mut dyn FnMut(&Input, Option<Line>) -> Go,
+) -> Result<Finished, StartError> {
+    to_its_end(Guarded::start(spec)?, spec, stop, line)
+}
+
+type Handler<'a> = dyn FnMut(&Input, Option<Line>) -> Go + 'a;
+
+fn to_its_end(
+    guarded: Guarded,
+    spec: &Spec,
+    stop: &Stop,
+    line: &mut Handler<'_>,
+) -> Result<Finished, StartError> {
     let mut running = Running {
-        guarded: Guarded::start(spec)?,
+        guarded,
         spec,
         stop,
         started: Instant::now(),
@@ -210,7 +235,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn until_the_guard_exits(&mut self, line: &mut dyn FnMut(Option<Line>) -> Go) {
+    fn until_the_guard_exits(&mut self, line: &mut Handler<'_>) {
         let mut looked = Instant::now();
         loop {
             match self.guarded.lines.recv_timeout(LOOK) {
@@ -235,7 +260,7 @@ impl Running<'_> {
         }
     }
 
-    fn hand_on(&mut self, message: Message, line: &mut dyn FnMut(Option<Line>) -> Go) {
+    fn hand_on(&mut self, message: Message, line: &mut Handler<'_>) {
         match message {
             Message::Over => self.end_with(End::OutputCap),
             Message::Line(text) => {
@@ -243,17 +268,17 @@ impl Running<'_> {
                     return;
                 }
                 self.last_line = Instant::now();
-                if line(Some(text)) == Go::End {
+                if line(&self.guarded.input, Some(text)) == Go::End {
                     self.end_with(End::Asked);
                 }
             }
         }
     }
 
-    fn quiet(&mut self, line: &mut dyn FnMut(Option<Line>) -> Go) {
+    fn quiet(&mut self, line: &mut Handler<'_>) {
         if self.end.is_none() && self.last_line.elapsed() >= QUIET {
             self.last_line = Instant::now();
-            if line(None) == Go::End {
+            if line(&self.guarded.input, None) == Go::End {
                 self.end_with(End::Asked);
             }
         }
@@ -280,7 +305,7 @@ impl Running<'_> {
     }
 
     /// Hands on what was written before the end.
-    fn drain(&mut self, line: &mut dyn FnMut(Option<Line>) -> Go) {
+    fn drain(&mut self, line: &mut Handler<'_>) {
         let started = Instant::now();
         while started.elapsed() < DRAIN {
             match self.guarded.lines.recv_timeout(DRAIN_QUIET) {

@@ -349,3 +349,51 @@ fn a_short_program_costs_little_more_than_itself() {
     println!("{:?} each", started.elapsed() / 10);
     assert!(started.elapsed() < Duration::from_secs(3));
 }
+
+#[test]
+fn a_program_is_answered_while_it_runs() {
+    let place = Place::new();
+    let spec = place.shell("while read -r line; do echo \"got $line\"; done; echo end");
+    let mut said = Vec::new();
+    let finished = agents::process::converse(&spec, &Stop::new(), &mut |input, line| {
+        match line {
+            None if said.is_empty() => {
+                said.push("asked".to_owned());
+                input.send(b"one\n".to_vec()).expect("it reads");
+            }
+            Some(Line::Out(line)) => {
+                match line.as_str() {
+                    "got one" => input.send(b"two\n".to_vec()).expect("it reads"),
+                    "got two" => input.close(),
+                    _ => {}
+                }
+                said.push(line);
+            }
+            _ => {}
+        }
+        Go::On
+    })
+    .expect("it starts");
+    assert_eq!(finished.end, End::Exited(Some(0)));
+    assert_eq!(said, ["asked", "got one", "got two", "end"]);
+}
+
+#[test]
+fn h04_a_program_that_never_reads_does_not_keep_us_from_ending_it() {
+    let place = Place::new();
+    let mut spec = place.shell("trap '' TERM; echo here; exec sleep 60");
+    spec.wall = Duration::from_secs(2);
+    let started = Instant::now();
+    let mut sent = 0;
+    let finished = agents::process::converse(&spec, &Stop::new(), &mut |input, _| {
+        // 200 MiB, far more than a pipe holds and than is kept for it.
+        while sent < 200 && input.send(vec![b'x'; 1 << 20]).is_ok() {
+            sent += 1;
+        }
+        Go::On
+    })
+    .expect("it starts");
+    assert_eq!(finished.end, End::TimeOut);
+    assert!(sent > 0);
+    assert!(started.elapsed() < Duration::from_secs(9));
+}

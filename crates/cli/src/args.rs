@@ -90,7 +90,7 @@ pub struct Json {
 /// `dex init`
 #[derive(Debug, Args)]
 pub struct Init {
-    /// The agent to use: scripted, command, claude, codex.
+    /// The agent to use: scripted, command, claude, codex, acp.
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// The command that says whether the project works.
@@ -118,7 +118,7 @@ pub struct Run {
     /// The goal as text.
     #[arg(short, long, value_name = "TEXT", conflicts_with = "goal")]
     pub message: Option<String>,
-    /// The agent to use: scripted, command, claude, codex.
+    /// The agent to use: scripted, command, claude, codex, acp.
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// Dollars the run may cost.

@@ -1,5 +1,5 @@
-//! What a run shows while it works: one line a stage, and on a terminal the agent's current
-//! action under it.
+//! What a run shows while it works: one line a stage, and under it what the agent does now. On a
+//! terminal that line moves ([`doing`]); elsewhere each action is a line of its own.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -11,11 +11,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::ui::{self, BAD, DIM, GOOD, NAME, WARN, clean, cut, styled};
 
+pub mod doing;
+
+use doing::{Changed, Doing};
+
 /// Shows a run on standard error and asks at the terminal.
 pub struct Live {
-    spinner: Option<ProgressBar>,
-    /// Of the attempt at work.
-    cost_micro: Option<u64>,
+    moving: Moving,
+    doing: Doing,
     person: Person,
 }
 
@@ -39,41 +42,96 @@ impl std::fmt::Debug for Live {
 impl Live {
     /// Ready to show.
     pub fn new(person: Person) -> Live {
-        let spinner = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            let style = ProgressStyle::with_template("  {spinner} {elapsed} {wide_msg}")
-                .expect("the template is right");
-            bar.set_style(style);
-            bar
-        });
         Live {
-            spinner,
-            cost_micro: None,
+            moving: Moving::new(),
+            doing: Doing::default(),
             person,
         }
     }
 
     fn line(&self, text: &str) {
-        match &self.spinner {
-            Some(bar) if !bar.is_finished() => bar.suspend(|| ui::talk(text)),
-            _ => ui::talk(text),
+        self.moving.line(text);
+    }
+
+    fn changed(&self, changed: Changed) {
+        self.moving.changed(&self.doing, changed);
+    }
+
+    /// Takes the moving line away.
+    pub fn end(&self) {
+        self.moving.end();
+    }
+}
+
+/// The line under the finished stages. Where standard error is no terminal nothing moves, and
+/// what the agent does is written line by line.
+#[derive(Debug)]
+pub struct Moving(Option<ProgressBar>);
+
+impl Moving {
+    /// Nothing is shown yet.
+    pub fn new() -> Moving {
+        Moving(std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            let style = ProgressStyle::with_template("  {spinner} {elapsed} {wide_msg}")
+                .expect("the template is right");
+            bar.set_style(style);
+            bar
+        }))
+    }
+
+    /// A whole line, above the moving one.
+    pub fn line(&self, text: &str) {
+        self.above(|| ui::talk(text));
+    }
+
+    /// Something written above the moving line.
+    pub fn above(&self, write: impl FnOnce()) {
+        match &self.0 {
+            Some(bar) if !bar.is_finished() => bar.suspend(write),
+            _ => write(),
         }
     }
 
-    fn doing(&self, text: &str) {
-        if let Some(bar) = &self.spinner {
-            let spent = self
-                .cost_micro
-                .map_or(String::new(), |it| format!("{} · ", ui::money(Some(it))));
-            bar.set_message(cut(&format!("{spent}{}", clean(text)), 100));
+    /// A stage begins.
+    pub fn begin(&self, doing: &Doing) {
+        match &self.0 {
+            Some(bar) => {
+                bar.reset_elapsed();
+                bar.enable_steady_tick(Duration::from_millis(120));
+                bar.set_message(doing.line());
+            }
+            None => ui::talk(format!("  > {}", doing.line())),
+        }
+    }
+
+    /// The stage goes on.
+    pub fn changed(&self, doing: &Doing, changed: Changed) {
+        match (&self.0, changed) {
+            (_, Changed::Nothing) | (None, Changed::Detail) => {}
+            (Some(bar), _) => bar.set_message(doing.line()),
+            (None, Changed::Action) => ui::talk(format!("    {}", doing.plain())),
+        }
+    }
+
+    /// Nothing is going on for the moment.
+    pub fn rest(&self) {
+        if let Some(bar) = &self.0 {
+            bar.disable_steady_tick();
         }
     }
 
     /// Takes the moving line away.
     pub fn end(&self) {
-        if let Some(bar) = &self.spinner {
+        if let Some(bar) = &self.0 {
             bar.finish_and_clear();
         }
+    }
+}
+
+impl Default for Moving {
+    fn default() -> Moving {
+        Moving::new()
     }
 }
 
@@ -84,9 +142,10 @@ impl Observer for Live {
                 place,
                 agent,
                 feature,
+                spent_micro,
+                budget_micro,
                 ..
             } => {
-                self.cost_micro = None;
                 if place.stage == Stage::Constitution && self.person == Person::Here {
                     self.person = Person::Left;
                     self.line(&styled(
@@ -94,13 +153,11 @@ impl Observer for Live {
                         "    that was the last question: you can leave now",
                     ));
                 }
-                if let Some(bar) = &self.spinner {
-                    bar.reset_elapsed();
-                    bar.enable_steady_tick(Duration::from_millis(120));
-                }
                 let who = agent.map_or(String::new(), |it| format!(" ({it})"));
                 let what = feature.map_or(String::new(), |it| format!(" · {}", clean(it)));
-                self.doing(&format!("{}{what}{who}", place.label()));
+                let stage = format!("{}{what}{who}", place.label());
+                self.doing = Doing::of_stage(&stage, *spent_micro, *budget_micro);
+                self.moving.begin(&self.doing);
             }
             Event::PartStarted { part, of, title } => {
                 self.line(&styled(
@@ -109,15 +166,18 @@ impl Observer for Live {
                 ));
             }
             Event::Agent(event) => self.agent(event),
-            Event::Verifying { command } => self.doing(&format!("running {command}")),
+            Event::Verifying { command } => {
+                let changed = self.doing.does(&format!("running {command}"));
+                self.changed(changed);
+            }
             Event::Committed {
                 place,
                 commit,
                 phase,
+                cost_micro,
+                duration_ms,
             } => {
-                if let Some(bar) = &self.spinner {
-                    bar.disable_steady_tick();
-                }
+                self.moving.rest();
                 let failed = phase.verify.as_ref().is_some_and(|it| !it.passed);
                 let mark = if failed {
                     styled(BAD, "✗")
@@ -125,10 +185,9 @@ impl Observer for Live {
                     styled(GOOD, "✓")
                 };
                 let feature = place.feature.as_deref().unwrap_or("");
-                let spent = phase
-                    .cost_usd
-                    .map_or(String::new(), |it| format!("  ${it:.2}"));
-                let took = ui::duration(phase.duration_ms.unwrap_or(0));
+                let spent =
+                    cost_micro.map_or(String::new(), |it| format!("  {}", ui::money(Some(it))));
+                let took = ui::duration(*duration_ms);
                 self.line(&format!(
                     "{mark} {:<28} {:<24} {} {}",
                     place.label(),
@@ -185,9 +244,7 @@ impl Observer for Live {
         if self.person != Person::Here {
             return Reply::Nobody;
         }
-        if let Some(bar) = &self.spinner {
-            bar.disable_steady_tick();
-        }
+        self.moving.rest();
         self.line(&format!(
             "\n{} {}",
             styled(ui::BOLD, "?"),
@@ -227,19 +284,11 @@ impl Observer for Live {
 
 impl Live {
     fn agent(&mut self, event: &agents::Event) {
-        match event {
-            agents::Event::Text(text) => self.doing(text.lines().last().unwrap_or("")),
-            agents::Event::ToolCall { name, summary } => self.doing(&format!("{name} {summary}")),
-            agents::Event::SubAgent { what } => self.doing(&format!("sub-agent: {what}")),
-            agents::Event::Denied { tool } => {
-                self.line(&styled(WARN, format!("    refused: {}", clean(tool))));
-            }
-            agents::Event::Retry { attempt, why } => {
-                self.doing(&format!("the agent tries again ({attempt}): {why}"));
-            }
-            agents::Event::Usage(usage) => self.cost_micro = usage.cost_micro_usd,
-            agents::Event::Started { .. } | agents::Event::ToolResult { .. } => {}
+        if let agents::Event::Denied { tool } = event {
+            self.line(&styled(WARN, format!("    refused: {}", clean(tool))));
         }
+        let changed = self.doing.event(event);
+        self.changed(changed);
     }
 }
 

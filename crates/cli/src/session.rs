@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use agents::Agent;
+use agents::acp::{Acp, Known};
 use agents::scripted::{Script, Scripted};
 use dex::config::{self, AgentKind, Config, Flags, Hooks, Sign};
 use dex::files::store;
@@ -146,13 +147,28 @@ pub fn agent(repo: &Repo, settings: &Settings, speed: f64) -> Result<Box<dyn Age
                 argv: argv.into_iter().map(Into::into).collect(),
             }))
         }
+        "acp" => {
+            let argv = settings.agent_command.clone().filter(|it| !it.is_empty());
+            let argv = argv.ok_or_else(|| {
+                let known = Known::ALL.map(Known::name).join(", ");
+                Failure::new(
+                    Exit::Usage,
+                    "the agent is `acp`, but which one is not configured",
+                )
+                .hint(format!(
+                    "Type `dex config agentCommand '[\"NAME\"]'` with one of {known}, or a command line."
+                ))
+            })?;
+            let argv: Vec<_> = argv.into_iter().map(Into::into).collect();
+            Ok(Box::new(Acp::new(&argv)))
+        }
         "claude" => Ok(Box::new(agents::claude::Claude::default())),
         "codex" => Ok(Box::new(agents::codex::Codex::default())),
         other => Err(Failure::new(
             Exit::Usage,
             format!("the agent `{other}` is not there in this version"),
         )
-        .hint("Use scripted, command, claude or codex: `dex config agent claude`.")),
+        .hint("Use scripted, command, claude, codex or acp: `dex config agent claude`.")),
     }
 }
 

@@ -95,6 +95,8 @@ pub struct Reconciled {
     pub quota_until: Option<String>,
     /// Micro-dollars spent; none when nothing reported any.
     pub cost_micro: Option<u64>,
+    /// Micro-dollars it may cost; known where its live record is.
+    pub budget_micro: Option<u64>,
     /// Milliseconds worked.
     pub duration_ms: u64,
     /// Work that is not committed.
@@ -214,6 +216,7 @@ pub fn reconcile(facts: &Facts) -> Reconciled {
         tip: facts.tip.clone(),
         status: status(facts, &progress),
         cost_micro: progress::cost_micro(&all),
+        budget_micro: start.map(|it| it.settings.max_budget_micro_usd),
         duration_ms: progress::duration_ms(&all),
         committed_phases: committed.len(),
         inherited: inherited(facts),

@@ -16,6 +16,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::repo::read::os_path;
 use crate::snapshot::Hidden;
@@ -34,6 +35,9 @@ pub struct Protected {
     refs: BTreeMap<String, Oid>,
     worktrees: BTreeSet<String>,
     stashes: Vec<Oid>,
+    /// SHA-256 of the index file, in hex: the same one hides the same paths.
+    #[serde(default)]
+    index: String,
     /// Paths git does not look at, in hex: assume-unchanged and skip-worktree.
     #[serde(default)]
     assumed: BTreeSet<String>,
@@ -126,6 +130,8 @@ pub fn capture(repo: &Repo, run_branch: &str) -> Result<Protected, GitError> {
         kept.insert(key(&path), keep(&path)?);
     }
     let (refs, stashes) = refs_and_stashes(repo, run_branch)?;
+    // Before the paths are read: an index that changes in between is then looked at again.
+    let index = index_digest(repo)?;
     let hidden = hidden(repo)?;
     Ok(Protected {
         files: kept,
@@ -134,6 +140,7 @@ pub fn capture(repo: &Repo, run_branch: &str) -> Result<Protected, GitError> {
         refs,
         worktrees: worktrees(repo)?,
         stashes,
+        index,
         assumed: hidden.assumed.iter().map(|path| hex(path)).collect(),
         skipped: hidden.skipped.iter().map(|path| hex(path)).collect(),
     })
@@ -177,15 +184,24 @@ fn hidden(repo: &Repo) -> Result<Hidden, GitError> {
     Hidden::read(repo, &index)
 }
 
-/// Clears the bits that were not there before. A file that is not there keeps skip-worktree: a
-/// sparse checkout leaves it out, which is no deletion.
+/// Of the whole file: its own trailing checksum can be made to say anything.
+fn index_digest(repo: &Repo) -> Result<String, GitError> {
+    let bytes = files::read(&repo.git_dir.join("index"))?.unwrap_or_default();
+    Ok(hex(&Sha256::digest(bytes)))
+}
+
+/// Clears the bits that were not there before. In a sparse checkout a file that is not there
+/// keeps skip-worktree: it is left out, which is no deletion.
 fn expose(repo: &Repo, before: &Protected) -> Result<Vec<ProtectChange>, GitError> {
+    if index_digest(repo)? == before.index {
+        return Ok(Vec::new());
+    }
     let mut new = hidden(repo)?;
     new.assumed
         .retain(|path| !before.assumed.contains(&hex(path)));
     new.skipped
         .retain(|path| !before.skipped.contains(&hex(path)));
-    if !new.skipped.is_empty() {
+    if !new.skipped.is_empty() && repo.settings.flag("core.sparsecheckout") == Some(true) {
         let root = repo.work_tree_or_error()?;
         new.skipped
             .retain(|path| root.join(os_path(path)).symlink_metadata().is_ok());

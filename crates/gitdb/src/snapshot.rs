@@ -133,6 +133,17 @@ impl From<RawChange> for TreeChange {
     }
 }
 
+/// What a commit takes from the work tree. Paths are literal, raw bytes from the root. The
+/// default is all that `git add -A` would take.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Selection<'a> {
+    /// Only these, as a [`survey`] found them: added, changed or deleted. What changed elsewhere
+    /// since is left to the next stage.
+    pub only: Option<&'a [Vec<u8>]>,
+    /// These, and what is below them, stay as they are in the parent.
+    pub exclude: &'a [Vec<u8>],
+}
+
 /// How the message's commit is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {

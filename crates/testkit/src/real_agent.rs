@@ -1,8 +1,9 @@
 //! The real agent CLIs, at pinned versions, installed from npm under `target/agents/`.
 //!
 //! With `DEX_TESTS_OFFLINE=1` a test that needs one says that it was left out; otherwise one that
-//! cannot be installed is a failure. `DEX_TEST_CLAUDE=<path>` and `DEX_TEST_CODEX=<path>` name
-//! another installed version instead.
+//! cannot be installed is a failure. `DEX_TEST_CLAUDE=<path>`, `DEX_TEST_CODEX`,
+//! `DEX_TEST_GEMINI`, `DEX_TEST_OPENCODE` and `DEX_TEST_CLAUDE_ACP` name another installed version
+//! instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,6 +34,30 @@ const CODEX: Pinned = Pinned {
     variable: "DEX_TEST_CODEX",
 };
 
+const GEMINI: Pinned = Pinned {
+    title: "Gemini CLI",
+    program: "gemini",
+    package: "@google/gemini-cli",
+    version: "0.61.0",
+    variable: "DEX_TEST_GEMINI",
+};
+
+const OPENCODE: Pinned = Pinned {
+    title: "opencode",
+    program: "opencode",
+    package: "opencode-ai",
+    version: "1.18.33",
+    variable: "DEX_TEST_OPENCODE",
+};
+
+const CLAUDE_ACP: Pinned = Pinned {
+    title: "Claude Code's ACP adapter",
+    program: "claude-agent-acp",
+    package: "@agentclientprotocol/claude-agent-acp",
+    version: "0.49.0",
+    variable: "DEX_TEST_CLAUDE_ACP",
+};
+
 /// Claude Code; none when the tests that need the network are left out.
 ///
 /// Panics when it cannot be installed.
@@ -47,6 +72,30 @@ pub fn claude() -> Option<&'static Path> {
 pub fn codex() -> Option<&'static Path> {
     static PROGRAM: Once = Once::new();
     CODEX.get(&PROGRAM)
+}
+
+/// Gemini CLI; none when the tests that need the network are left out.
+///
+/// Panics when it cannot be installed.
+pub fn gemini() -> Option<&'static Path> {
+    static PROGRAM: Once = Once::new();
+    GEMINI.get(&PROGRAM)
+}
+
+/// opencode; none when the tests that need the network are left out.
+///
+/// Panics when it cannot be installed.
+pub fn opencode() -> Option<&'static Path> {
+    static PROGRAM: Once = Once::new();
+    OPENCODE.get(&PROGRAM)
+}
+
+/// Claude Code behind its ACP adapter; none when the tests that need the network are left out.
+///
+/// Panics when it cannot be installed.
+pub fn claude_acp() -> Option<&'static Path> {
+    static PROGRAM: Once = Once::new();
+    CLAUDE_ACP.get(&PROGRAM)
 }
 
 type Once = OnceLock<Result<PathBuf, String>>;

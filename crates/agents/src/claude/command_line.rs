@@ -98,7 +98,8 @@ pub(super) fn argv(
 /// bare `Edit` rule would lift that), and still refuses `.git` and `.claude`. Commands need the
 /// rule `Bash`, or each is refused for want of somebody to ask; a command is not confined by the
 /// CLI. Read-only: `dontAsk` refuses whatever is not plainly allowed, so reading stays inside.
-/// Some files only: the same, and a rule for each of them.
+/// Some files only: the same, and a rule for each of them; `/a` is the directory's own `a`, where
+/// `./a` would be every `a` below it too.
 fn surface(tools: &ToolSurface) -> (&'static str, &'static str, String) {
     match tools {
         ToolSurface::Workspace => (
@@ -107,7 +108,7 @@ fn surface(tools: &ToolSurface) -> (&'static str, &'static str, String) {
             "Bash,Glob,Grep,TodoWrite,Task".to_owned(),
         ),
         ToolSurface::ReadEdit { only } => {
-            let rules = only.iter().map(|it| format!("Edit(./{})", it.display()));
+            let rules = only.iter().map(|it| format!("Edit(/{})", it.display()));
             let rules = rules.collect::<Vec<_>>().join(",");
             ("Read,Edit,Glob,Grep", "dontAsk", rules)
         }

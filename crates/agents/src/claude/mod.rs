@@ -9,7 +9,7 @@
 //! sees the credentials of the CLI that runs it.
 
 mod command_line;
-mod money;
+pub(crate) mod money;
 mod probe;
 mod stream;
 #[cfg(test)]
@@ -196,6 +196,18 @@ impl Agent for Claude {
                 })
             })
     }
+}
+
+/// The part of our own environment that Claude Code needs to reach its account, however started.
+pub(crate) fn account(
+    ours: impl IntoIterator<Item = (OsString, OsString)>,
+) -> BTreeMap<OsString, OsString> {
+    command_line::account(ours)
+}
+
+/// What we set for it, however started.
+pub(crate) fn fixed_environment() -> [(&'static str, &'static str); 5] {
+    command_line::fixed()
 }
 
 /// The session to go on with does not exist; nothing was done and nothing spent.

@@ -11,7 +11,7 @@
 use crate::marks::Spent;
 
 /// Dollars, as a JSON number, in micro-dollars; a negative or absurd number is none.
-pub(super) fn micro_usd(dollars: f64) -> Option<u64> {
+pub(crate) fn micro_usd(dollars: f64) -> Option<u64> {
     let micro = (dollars * 1e6).round();
     // Beyond a billion dollars it is a mistake, and below that the conversion is exact.
     #[expect(

@@ -1,8 +1,10 @@
 //! What the guard process does from its start to its end.
 
-use std::io::Read as _;
+use std::io::{Read, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 
 use super::list::{Ending, List};
 use super::tree::{self, Process};
-use super::{MARK, Order};
+use super::{MARK, ORDER_CLOSE, ORDER_END, ORDER_INPUT, Order};
 
 /// Between TERM and KILL when `dex` asks. Agents use it to write their last event.
 const GRACE_ASKED: Duration = Duration::from_secs(2);
@@ -27,6 +29,8 @@ const LIST_FIRST: Duration = Duration::from_millis(40);
 const LIST_SLOWEST: Duration = Duration::from_secs(1);
 /// Longer input than this is refused rather than held in memory.
 const INPUT_BYTES: u64 = 1 << 30;
+/// Input an agent may leave unread before more of it comes. Past that its input is closed.
+const UNREAD_BYTES: u64 = 64 << 20;
 
 /// What the guard waits for.
 enum Happened {
@@ -109,32 +113,75 @@ fn start(order: &Order, sender: &Sender<Happened>) -> std::io::Result<Pid> {
         .ok_or_else(|| std::io::Error::other("the child has no pid"))
 }
 
-/// Reads the agent's input and hands it on, then waits for a request or the end of the pipe.
-fn read_control(agent: Option<std::process::ChildStdin>) -> Happened {
+/// Reads our pipe: what is for the agent is handed on, until a request or the end of the pipe.
+fn read_control(agent: Option<ChildStdin>) -> Happened {
     let mut control = std::io::stdin().lock();
-    let mut length = [0; 8];
-    if control.read_exact(&mut length).is_err() {
-        return Happened::Gone;
+    let mut input = agent.map(AgentInput::new);
+    loop {
+        let mut tag = [0];
+        if control.read_exact(&mut tag).is_err() {
+            return Happened::Gone;
+        }
+        match tag[0] {
+            ORDER_INPUT => match read_input(&mut control) {
+                Some(bytes) => {
+                    let kept = input.as_ref().is_some_and(|it| it.hand_on(bytes));
+                    if !kept {
+                        input = None;
+                    }
+                }
+                None => return Happened::Gone,
+            },
+            ORDER_CLOSE => input = None,
+            ORDER_END => return Happened::Asked,
+            // Not our `dex`: without a common language nothing can be asked of us.
+            _ => return Happened::Gone,
+        }
     }
+}
+
+fn read_input(control: &mut impl Read) -> Option<Vec<u8>> {
+    let mut length = [0; 8];
+    control.read_exact(&mut length).ok()?;
     let length = u64::from_le_bytes(length);
     if length > INPUT_BYTES {
-        return Happened::Gone;
+        return None;
     }
-    let mut input = Vec::new();
-    let got = control.by_ref().take(length).read_to_end(&mut input);
-    if !got.is_ok_and(|bytes| bytes as u64 == length) {
-        return Happened::Gone;
+    let mut bytes = Vec::new();
+    let got = control.take(length).read_to_end(&mut bytes);
+    got.is_ok_and(|it| it as u64 == length).then_some(bytes)
+}
+
+/// The agent's input, written by a thread of its own: an agent that never reads must not keep us
+/// from our pipe. Dropping it closes the input once everything is written.
+struct AgentInput {
+    pieces: Sender<Vec<u8>>,
+    unread: Arc<AtomicU64>,
+}
+
+impl AgentInput {
+    fn new(mut agent: ChildStdin) -> AgentInput {
+        let (pieces, waiting) = channel::<Vec<u8>>();
+        let unread = Arc::new(AtomicU64::new(0));
+        let left = Arc::clone(&unread);
+        std::thread::spawn(move || {
+            for piece in waiting {
+                if agent.write_all(&piece).is_err() {
+                    return;
+                }
+                left.fetch_sub(piece.len() as u64, Ordering::SeqCst);
+            }
+        });
+        AgentInput { pieces, unread }
     }
-    // A thread of its own: an agent that never reads must not keep us from our pipe.
-    std::thread::spawn(move || {
-        if let Some(mut agent) = agent {
-            let _ = std::io::Write::write_all(&mut agent, &input);
-        }
-    });
-    let mut byte = [0];
-    match control.read_exact(&mut byte) {
-        Ok(()) => Happened::Asked,
-        Err(_) => Happened::Gone,
+
+    /// False when no more can be given: it closed its input, or does not read it.
+    fn hand_on(&self, piece: Vec<u8>) -> bool {
+        let length = piece.len() as u64;
+        let before = self.unread.fetch_add(length, Ordering::SeqCst);
+        // The first piece may be any prompt; it has a bound of its own.
+        let fits = before == 0 || before + length <= UNREAD_BYTES;
+        fits && self.pieces.send(piece).is_ok()
     }
 }
 

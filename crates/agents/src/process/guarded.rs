@@ -1,14 +1,15 @@
 //! A program under the guard, seen from our side of the pipe.
 
 use std::ffi::OsStr;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use super::environment::find_program_on;
+use super::input::Input;
 use super::lines::{self, Message, Meter};
 use super::{Line, Spec, StartError, inherited_environment};
 use crate::guard::list::{Ending, List};
@@ -24,8 +25,8 @@ const GUARD_BOUND: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Guarded {
     child: Child,
-    /// Ends the tree when sent to; its end is the end of the pipe.
-    control: Sender<()>,
+    /// The pipe to the guard; its end is the guard's sign that we are gone.
+    pub(super) input: Input,
     pub(super) lines: Receiver<Message>,
     meter: Arc<Meter>,
     list: PathBuf,
@@ -83,7 +84,7 @@ impl Guarded {
             .map_err(io)?;
         let meter = Meter::new();
         Ok(Guarded {
-            control: feed(child.stdin.take(), spec.stdin.clone()),
+            input: Input::new(child.stdin.take(), spec.stdin.clone()),
             lines: read_output(&mut child, spec, &meter),
             meter,
             child,
@@ -101,8 +102,7 @@ impl Guarded {
     /// Asks the guard to end the tree.
     pub(super) fn end_tree(&mut self) {
         self.asked.get_or_insert_with(Instant::now);
-        // The thread is gone only when the guard is.
-        let _ = self.control.send(());
+        self.input.end_tree();
     }
 
     /// Whether the guard is gone, and with it, unless it was killed, the whole tree.
@@ -157,30 +157,6 @@ impl Guarded {
         };
         Ok(GuardedResult { ending, survivors })
     }
-}
-
-/// Writes the agent's input to the guard, then waits for the request to end the tree.
-fn feed(pipe: Option<ChildStdin>, input: Vec<u8>) -> Sender<()> {
-    let (control, requests) = channel();
-    // Never joined: when the guard is gone the write fails and the thread ends.
-    std::thread::spawn(move || {
-        let Some(mut pipe) = pipe else { return };
-        let header = (input.len() as u64).to_le_bytes();
-        if pipe
-            .write_all(&header)
-            .and_then(|()| pipe.write_all(&input))
-            .is_err()
-        {
-            return;
-        }
-        drop(input);
-        if requests.recv().is_ok() {
-            let _ = pipe.write_all(b"k");
-            // Still held open: only our death, or the guard's, closes it.
-            let _ = requests.recv();
-        }
-    });
-    control
 }
 
 fn read_output(child: &mut Child, spec: &Spec, meter: &Arc<Meter>) -> Receiver<Message> {

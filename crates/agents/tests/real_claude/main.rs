@@ -161,6 +161,38 @@ fn a_tool_outside_the_surface_is_refused_and_told() {
 }
 
 #[test]
+fn one_file_is_edited_where_it_is_and_no_other() {
+    let Some(world) = World::at_root(|root| {
+        vec![
+            read(at(root, "work/b.txt")),
+            edit(at(root, "work/b.txt")),
+            read(at(root, "work/sub/a.txt")),
+            edit(at(root, "work/sub/a.txt")),
+            bash("touch made.txt"),
+            read(at(root, "work/a.txt")),
+            edit(at(root, "work/a.txt")),
+            Turn::text("done"),
+        ]
+    }) else {
+        return;
+    };
+    world.write("b.txt", "hello\n");
+    world.write("sub/a.txt", "hello\n");
+    let mut request = world.request();
+    let only = vec!["a.txt".into()];
+    request.tools = ToolSurface::ReadEdit { only };
+    let ran = world.run(&request);
+    ran.finished();
+    let mut denied = ran.denied();
+    denied.sort_unstable();
+    assert_eq!(denied, ["Bash", "Edit", "Edit"]);
+    assert_eq!(world.read("a.txt"), "goodbye\n");
+    assert_eq!(world.read("b.txt"), "hello\n");
+    assert_eq!(world.read("sub/a.txt"), "hello\n");
+    assert!(!world.work().join("made.txt").exists());
+}
+
+#[test]
 fn the_turn_cap_ends_a_loop() {
     let Some(world) = World::new(vec![bash("true")]) else {
         return;

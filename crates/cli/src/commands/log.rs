@@ -4,8 +4,6 @@
 //! and nothing is kept. Where there are no transcripts (another clone), the run's record holds a
 //! bounded selection of steps.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,14 +22,14 @@ use crate::pager;
 use crate::session;
 use crate::ui::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, clean, styled};
 
-mod lines;
-use lines::{Line, next_line};
+pub(super) mod lines;
+pub(super) mod transcripts;
+
+use lines::Line;
+use transcripts::{MAX_LINE, Open, run_id, transcripts};
 
 /// How often `-f` looks.
 const EVERY: Duration = Duration::from_millis(200);
-
-/// A longer line is left out and counted.
-const MAX_LINE: usize = 1 << 20;
 
 /// Shows the transcripts of a run.
 pub fn log(dir: &Path, args: &args::Log) -> Result<Exit, Failure> {
@@ -57,28 +55,14 @@ pub fn log(dir: &Path, args: &args::Log) -> Result<Exit, Failure> {
         let _paging = (!args.json).then(pager::start);
         for path in files {
             let mut transcript = Open::new(path)?;
-            transcript.heading(&shown);
-            transcript.read_on(&mut shown)?;
+            shown.heading(&transcript);
+            shown.rest_of(&mut transcript)?;
             // Cut off while it was written (case F06).
-            shown.unread += u64::from(!transcript.pending.is_empty());
+            shown.unread += u64::from(transcript.is_torn());
         }
     }
     shown.say_what_is_missing();
     Ok(Exit::Done)
-}
-
-/// The run's id as the folder of its working data has it. Asks no record: an unreadable one
-/// must not hide the transcripts (case G10).
-fn run_id(repo: &Repo, known: &Known) -> Option<String> {
-    if known.run_id.is_some() {
-        return known.run_id.clone();
-    }
-    let id = known.branch.rsplit('-').next()?;
-    let entries = std::fs::read_dir(repo.common_own_dir().join("runs")).ok()?;
-    let names = entries
-        .flatten()
-        .map(|it| it.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.ends_with(id)).max()
 }
 
 fn is_running(repo: &Repo, id: &str) -> bool {
@@ -87,25 +71,6 @@ fn is_running(repo: &Repo, id: &str) -> bool {
     };
     lock::holder(&live.worktree, &live.git_dir)
         .is_some_and(|it| it.run_id.as_deref().is_none_or(|holds| holds == id))
-}
-
-/// The transcripts, oldest first: their names begin with a time-ordered id. `runner.log`, what a
-/// run in the background printed, is none.
-fn transcripts(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(
-                Failure::new(Exit::Failed, format!("{} cannot be read", folder.display()))
-                    .because(&error),
-            );
-        }
-    };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|it| it.path()).collect();
-    files.retain(|it| it.extension().is_some_and(|end| end == "jsonl"));
-    files.sort();
-    Ok(files)
 }
 
 /// Shows the newest transcript, what is added to it, and every later one, until nobody works on
@@ -119,24 +84,24 @@ fn follow(
     let mut seen = files.pop();
     let mut current = seen.clone().map(Open::new).transpose()?;
     if let Some(transcript) = &current {
-        transcript.heading(shown);
+        shown.heading(transcript);
     }
     loop {
         // Asked first: what it wrote before it ended is there to be read afterwards.
         let works = running();
         if let Some(transcript) = &mut current {
-            transcript.read_on(shown)?;
+            shown.rest_of(transcript)?;
         }
         for path in transcripts(folder)? {
             if seen.as_ref().is_some_and(|it| path <= *it) {
                 continue;
             }
             if let Some(before) = &mut current {
-                before.read_on(shown)?;
+                shown.rest_of(before)?;
             }
             let mut next = Open::new(path.clone())?;
-            next.heading(shown);
-            next.read_on(shown)?;
+            shown.heading(&next);
+            shown.rest_of(&mut next)?;
             seen = Some(path);
             current = Some(next);
         }
@@ -144,56 +109,6 @@ fn follow(
             return Ok(());
         }
         std::thread::sleep(EVERY);
-    }
-}
-
-/// A transcript being read.
-struct Open {
-    reader: BufReader<File>,
-    /// The beginning of a line whose end is not written yet.
-    pending: Vec<u8>,
-    phase_id: String,
-    checkpoint: String,
-}
-
-impl Open {
-    fn new(path: PathBuf) -> Result<Open, Failure> {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        // A phase id has 36 characters.
-        let (phase_id, checkpoint) = match name.split_at_checked(36) {
-            Some((id, rest)) => (id.to_owned(), rest.trim_start_matches('-').to_owned()),
-            None => (name.clone(), name),
-        };
-        let file = File::open(&path).map_err(|error| {
-            Failure::new(Exit::Failed, format!("{} cannot be read", path.display())).because(&error)
-        })?;
-        Ok(Open {
-            reader: BufReader::new(file),
-            pending: Vec::new(),
-            phase_id,
-            checkpoint,
-        })
-    }
-
-    fn heading(&self, shown: &Shown) {
-        if !shown.json {
-            heading(&self.checkpoint);
-        }
-    }
-
-    /// Shows every complete line there is by now.
-    fn read_on(&mut self, shown: &mut Shown) -> Result<(), Failure> {
-        loop {
-            match next_line(&mut self.reader, &mut self.pending, MAX_LINE)? {
-                Line::Whole(line) => shown.line(&line, &self.checkpoint, &self.phase_id),
-                Line::TooLong => shown.too_long += 1,
-                Line::NotYet => return Ok(()),
-            }
-        }
     }
 }
 
@@ -221,6 +136,25 @@ struct Shown {
 }
 
 impl Shown {
+    fn heading(&self, transcript: &Open) {
+        if !self.json {
+            heading(&transcript.checkpoint);
+        }
+    }
+
+    /// Shows every complete line there is by now.
+    fn rest_of(&mut self, transcript: &mut Open) -> Result<(), Failure> {
+        loop {
+            match transcript.next()? {
+                Line::Whole(line) => {
+                    self.line(&line, &transcript.checkpoint, &transcript.phase_id);
+                }
+                Line::TooLong => self.too_long += 1,
+                Line::NotYet => return Ok(()),
+            }
+        }
+    }
+
     fn line(&mut self, line: &[u8], checkpoint: &str, phase_id: &str) {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;

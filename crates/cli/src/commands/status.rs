@@ -1,16 +1,22 @@
 //! `dex status`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agents::transcript::Step;
 use dex::facts;
+use dex::live::Live;
 use dex::reconcile::{Reconciled, RunStatus, Unfinished};
 use gitdb::Repo;
 use serde_json::{Value, json};
 
+use super::log::lines::Line;
+use super::log::transcripts::{Open, run_id, transcripts};
 use crate::args;
 use crate::error::Failure;
 use crate::exit::Exit;
+use crate::progress::Moving;
+use crate::progress::doing::Doing;
 use crate::session;
 use crate::ui::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, clean, styled};
 
@@ -42,42 +48,103 @@ pub fn status(dir: &Path, args: &args::Status) -> Result<Exit, Failure> {
     })
 }
 
-/// Follows a run in another process: a line for each finished stage, then how it stands.
+/// Follows a run in another process: a line for each finished stage, what its agent does now,
+/// then how it stands.
 fn watch(repo: &Repo, known: &facts::Known) -> Result<Exit, Failure> {
-    let mut shown = None;
-    let mut doing = String::new();
+    let mut watched = Watched::default();
+    let moving = Moving::new();
     loop {
         let known = facts::find(repo, Some(&known.branch))?;
         let run = facts::read_run(repo, &known)?;
-        let done = run.progress.done.len();
-        let from = shown.unwrap_or_else(|| done.saturating_sub(5));
-        for finished in &run.progress.done[from.min(done)..] {
-            ui::out(format!(
+        watched.finished(&run, &moving);
+        if !matches!(run.status, RunStatus::Running { .. }) {
+            moving.end();
+            show(&run);
+            return Ok(Exit::Done);
+        }
+        watched.at_work(repo, &known, &run, &moving)?;
+        std::thread::sleep(EVERY);
+    }
+}
+
+/// What has been shown of a run that another process carries out.
+#[derive(Default)]
+struct Watched {
+    /// Finished stages; none before the first look.
+    stages: Option<usize>,
+    /// The stage or the waiting that is under way.
+    stage: String,
+    doing: Doing,
+    transcript: Option<(PathBuf, Open)>,
+}
+
+impl Watched {
+    fn finished(&mut self, run: &Reconciled, moving: &Moving) {
+        let done = &run.progress.done;
+        let from = self.stages.unwrap_or_else(|| done.len().saturating_sub(5));
+        for finished in &done[from.min(done.len())..] {
+            let line = format!(
                 "{} {:<28} {}",
                 styled(GOOD, "✓"),
                 finished.place.label(),
                 styled(NAME, finished.commit.short())
-            ));
+            );
+            moving.above(|| ui::out(line));
         }
-        shown = Some(done);
-        if let Some(until) = waiting(&run) {
-            let now = format!("waiting for the account's quota, until {until}");
-            if now != doing {
-                ui::talk(styled(DIM, format!("… {now}")));
-                doing = now;
+        self.stages = Some(done.len());
+    }
+
+    fn at_work(
+        &mut self,
+        repo: &Repo,
+        known: &facts::Known,
+        run: &Reconciled,
+        moving: &Moving,
+    ) -> Result<(), Failure> {
+        let stage = match (waiting(run), &run.unfinished) {
+            (Some(until), _) => format!("waiting for the account's quota, until {until}"),
+            (None, Unfinished::HalfDone(place)) => place.label(),
+            (None, Unfinished::None | Unfinished::ReadyToCommit(_)) => return Ok(()),
+        };
+        let before = run.cost_micro.unwrap_or(0);
+        let began = stage != self.stage;
+        if began {
+            self.doing = Doing::of_stage(&stage, before, run.budget_micro.unwrap_or(0));
+            self.stage = stage;
+        }
+        let newest = run_id(repo, known).map(|id| transcripts(&Live::dir(repo, &id).join("log")));
+        let newest = newest.transpose()?.and_then(|mut it| it.pop());
+        if let Some(path) = newest {
+            if self.transcript.as_ref().is_none_or(|it| it.0 != path) {
+                self.transcript = Some((path.clone(), Open::new(path)?));
             }
-        } else if let Unfinished::HalfDone(place) = &run.unfinished {
-            let now = format!("{} · {}", place.label(), ui::money(run.cost_micro));
-            if now != doing {
-                ui::talk(styled(DIM, format!("… {now}")));
-                doing = now;
+            self.read_on((!began).then_some(moving))?;
+        }
+        if began {
+            moving.begin(&self.doing);
+        }
+        Ok(())
+    }
+
+    /// Reads what the agent did since, and shows it.
+    fn read_on(&mut self, moving: Option<&Moving>) -> Result<(), Failure> {
+        let Some((_, transcript)) = &mut self.transcript else {
+            return Ok(());
+        };
+        loop {
+            let line = match transcript.next()? {
+                Line::Whole(line) => line,
+                Line::TooLong => continue,
+                Line::NotYet => return Ok(()),
+            };
+            let Ok(step) = serde_json::from_slice::<Step>(&line) else {
+                continue;
+            };
+            let changed = self.doing.step(&step);
+            if let Some(moving) = moving {
+                moving.changed(&self.doing, changed);
             }
         }
-        if !matches!(run.status, RunStatus::Running { .. }) {
-            show(&run);
-            return Ok(Exit::Done);
-        }
-        std::thread::sleep(EVERY);
     }
 }
 
@@ -145,7 +212,13 @@ pub fn show(run: &Reconciled) {
         "  cycles       {} done",
         run.progress.cycles_completed
     ));
-    ui::out(format!("  cost         {}", ui::money(run.cost_micro)));
+    let budget = run
+        .budget_micro
+        .map_or(String::new(), |it| format!(" of {}", ui::money(Some(it))));
+    ui::out(format!(
+        "  cost         {}{budget}",
+        ui::money(run.cost_micro)
+    ));
     ui::out(format!("  agent time   {}", ui::duration(run.duration_ms)));
     for feature in &run.features {
         let mark = match feature.status {
@@ -223,6 +296,7 @@ pub fn to_json(run: &Reconciled) -> Value {
         "cyclesCompleted": run.progress.cycles_completed,
         "stageCommits": run.progress.done.len(),
         "costUsd": run.cost_micro.map(dex::files::dollars),
+        "budgetUsd": run.budget_micro.map(dex::files::dollars),
         "durationMs": run.duration_ms,
         "features": run.features.iter().map(|it| json!({
             "id": it.id, "title": it.title, "slug": it.slug, "status": it.status, "specDir": it.spec_dir,

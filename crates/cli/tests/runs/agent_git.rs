@@ -500,6 +500,7 @@ fn flags_an_agent_sets_do_not_hide_its_work_and_the_users_own_stay() {
     let repo = Repo::new();
     repo.write("mine.txt", "as committed\n");
     repo.write("other.txt", "as committed\n");
+    repo.write("removed.txt", "as committed\n");
     repo.git(&["add", "-A"]);
     repo.git(&["commit", "-qm", "files"]);
     repo.git(&["update-index", "--assume-unchanged", "mine.txt"]);
@@ -507,12 +508,14 @@ fn flags_an_agent_sets_do_not_hide_its_work_and_the_users_own_stay() {
     let project = Project::in_repo(
         repo,
         &sh("echo new > README.md; echo new > other.txt; \
-             git update-index --assume-unchanged README.md; git update-index --skip-worktree other.txt"),
+             git update-index --assume-unchanged README.md; \
+             git update-index --skip-worktree other.txt removed.txt; rm removed.txt"),
     );
     project.whole_run("hidden files");
     for path in ["README.md", "other.txt"] {
         assert_eq!(project.repo.git(&["show", &format!("HEAD:{path}")]), "new");
     }
+    assert_eq!(project.repo.git(&["ls-tree", "HEAD", "removed.txt"]), "");
     assert_eq!(project.repo.git(&["show", "HEAD:mine.txt"]), "as committed");
     assert_eq!(
         project.repo.git(&["ls-files", "-v", "mine.txt"]),

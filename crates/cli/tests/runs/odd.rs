@@ -121,6 +121,28 @@ fn in_a_superproject_whose_submodules_are_dirty_or_not_initialised_c06() {
 }
 
 #[test]
+fn a_stage_that_moves_a_submodule_records_the_move_c06() {
+    let repo = repo(&[]);
+    let library = repo.beside("library");
+    repo.git(&["clone", "-q", &text(repo.path()), &text(&library)]);
+    repo.git(&["submodule", "-q", "add", &text(&library), "sub"]);
+    repo.git(&["commit", "-qm", "submodules"]);
+    let before = repo.git(&["rev-parse", "HEAD:sub"]);
+    let commit = [
+        "git",
+        "-C",
+        "sub",
+        "commit",
+        "-qm",
+        "moved",
+        "--allow-empty",
+    ];
+    let project = Project::in_repo(repo, &implementing(runs(&[&commit])));
+    project.whole_run("moved submodule");
+    assert_ne!(project.repo.git(&["rev-parse", "HEAD:sub"]), before);
+}
+
+#[test]
 fn in_a_shallow_clone_c17() {
     let project = Project::in_repo(clone(&["--depth", "1"]), &usual());
     project.whole_run("shallow clone");

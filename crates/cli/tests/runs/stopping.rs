@@ -264,6 +264,9 @@ fn a_detached_run_can_be_watched_to_its_end_and_stopped() {
         watched.out
     );
     assert!(watched.out.contains("completed"), "{}", watched.out);
+    let says = |words: &str| assert!(watched.err.contains(words), "{words}: {}", watched.err);
+    says("of $25.00");
+    says("Write specs/001-say-hello/plan.md");
     assert_eq!(project.checkpoints().last().unwrap(), "completion:0");
     let runner = project.live()["runId"].as_str().unwrap().to_owned();
     let log = format!(".git/dex/runs/{runner}/log/runner.log");

@@ -17,7 +17,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,10 @@ pub const RUN_LOCK: &str = "dex/run.lock";
 pub const STATE_LOCK: &str = ".dex/state.lock";
 
 /// Nobody who only asks holds a lock for longer than a moment.
-const TRIES: u32 = 20;
+const MOMENT: Duration = Duration::from_millis(200);
+/// A process that was killed while it started another leaves the lock to the child until that
+/// has become the other program, which takes its time on a busy machine.
+const ORPHAN: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// More is no text of ours.
@@ -185,8 +188,13 @@ fn lock(root: &Path, path: &Path) -> Result<File, LockError> {
         path: path.to_path_buf(),
         source,
     };
-    let mut told = None;
-    for _ in 0..TRIES {
+    let mut told: Option<Told> = None;
+    let began = Instant::now();
+    let patience = |told: &Option<Told>| match told {
+        Some(told) if told.is_gone() => ORPHAN,
+        Some(_) | None => MOMENT,
+    };
+    while began.elapsed() < patience(&told) {
         let mut file = open_or_create(root, path).map_err(io)?;
         match file.try_lock() {
             Ok(()) if is_still(&file, path) => return Ok(file),
@@ -274,6 +282,11 @@ impl Told {
         }
     }
 
+    /// Whether the process that wrote this ran on this machine and is no more.
+    fn is_gone(&self) -> bool {
+        self.start_time.is_some() && self.host == host() && !self.is_visibly_alive()
+    }
+
     /// Whether the very process that wrote this runs on this machine. False says nothing.
     fn is_visibly_alive(&self) -> bool {
         self.start_time.is_some() && self.host == host() && start_time(self.pid) == self.start_time
@@ -284,7 +297,10 @@ impl Told {
 fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in brackets and may hold anything.
-    let ticks = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    // A zombie: it ended, and whoever started it has not asked how.
+    fields.next().filter(|it| !matches!(*it, "Z" | "X"))?;
+    let ticks = fields.nth(18)?;
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(format!("{ticks}@{}", boot.trim()))
 }
@@ -394,6 +410,30 @@ mod tests {
         assert_eq!(place.holder().unwrap().pid, 3_124_947);
         let error = place.acquire().unwrap_err().to_string();
         insta::assert_snapshot!(error, @"process 3124947 has been running here since 2026-05-06T18:36:14.415Z");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_to_a_child_of_a_moment_is_waited_for_d01() {
+        let place = Place::new();
+        let path = place.git().join(RUN_LOCK);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let started = start_time(ended.id());
+        ended.wait().unwrap();
+        let gone = Told {
+            pid: ended.id(),
+            start_time: started.or(Some("0@then".to_owned())),
+            ..Told::now()
+        };
+        std::fs::write(&path, serde_json::to_vec(&gone).unwrap()).unwrap();
+        let inherited = File::open(&path).unwrap();
+        inherited.lock().unwrap();
+        let child = std::thread::spawn(move || {
+            std::thread::sleep(2 * MOMENT);
+            drop(inherited);
+        });
+        place.acquire().unwrap();
+        child.join().unwrap();
     }
 
     #[test]

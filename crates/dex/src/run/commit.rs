@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gitdb::snapshot::{self, Expected, Hooks, Landed, Meanwhile, Sign};
+use gitdb::snapshot::{self, Expected, Hooks, Landed, Meanwhile, Selection, Sign};
 use gitdb::{GitError, Head, Oid, refs, undo};
 
 use super::inputs::{self, Paths};
@@ -122,8 +122,8 @@ impl Runner<'_> {
                 return Ok(Committed::Secrets(judged.secrets));
             }
             done.left_out = judged.newly_left_out(&run);
-            self.write_dot_dex(&run, &facts, &done, judged.changed)?;
-            let prepared = match self.prepare(&done, &base, &judged) {
+            let written = self.write_dot_dex(&run, &facts, &done, judged.changed)?;
+            let prepared = match self.prepare(&done, &base, &judged, written) {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     let (reason, why) = could_not_commit(error)?;
@@ -275,14 +275,14 @@ impl Runner<'_> {
         self.restore(&before, &keep)
     }
 
-    /// Writes what the commit holds under `.dex/`.
+    /// Writes what the commit holds under `.dex/`; gives the paths.
     fn write_dot_dex(
         &mut self,
         run: &Reconciled,
         facts: &Facts,
         done: &Finished,
         changed: u64,
-    ) -> Result<(), RunError> {
+    ) -> Result<Vec<Vec<u8>>, RunError> {
         let root = self.live.worktree.clone();
         let paths = Paths::of(&self.live.start.goal);
         let learnings = store::read(&root.join(".dex/learnings.md"))?
@@ -311,14 +311,16 @@ impl Runner<'_> {
             last.files_changed = Some(changed);
         }
         gitdb::fault::point("dotdex.before");
+        let mut written = Vec::new();
         for (path, bytes) in after.files() {
+            written.push(path.as_bytes().to_vec());
             let path = root.join(path);
             if store::read(&path).ok().flatten().as_deref() != Some(&bytes) {
                 store::write(&root, &path, &bytes)?;
             }
         }
         gitdb::fault::point("dotdex.after");
-        Ok(())
+        Ok(written)
     }
 
     fn prepare(
@@ -326,6 +328,7 @@ impl Runner<'_> {
         done: &Finished,
         base: &Oid,
         judged: &Judged,
+        dot_dex: Vec<Vec<u8>>,
     ) -> Result<snapshot::Prepared, snapshot::SnapshotError> {
         let settings = &self.live.start.settings;
         let expected = Expected {
@@ -343,14 +346,14 @@ impl Runner<'_> {
             Hooks::Skip
         };
         let message = done.attempt.place().message();
+        let mut only = dot_dex;
+        only.extend_from_slice(&judged.to_add);
+        let selection = Selection {
+            only: Some(&only),
+            exclude: &judged.exclude,
+        };
         snapshot::prepare(
-            &self.repo,
-            &expected,
-            base,
-            &message,
-            &judged.exclude,
-            sign,
-            hooks,
+            &self.repo, &expected, base, &message, selection, sign, hooks,
         )
     }
 
@@ -359,22 +362,25 @@ impl Runner<'_> {
         let parts = std::mem::take(&mut self.live.finished_parts);
         self.live.tip = commit.clone();
         self.live.work = Work::Idle;
-        self.live.attempts.clear();
+        let mut attempts = std::mem::take(&mut self.live.attempts);
         self.live.question = None;
         self.live.quota_until = None;
         self.live.write(&self.repo)?;
         self.drop_parts(&parts);
-        let attempts = crate::live::Live::dir(&self.repo, &self.live.run_id).join("attempts");
+        let scratch = crate::live::Live::dir(&self.repo, &self.live.run_id).join("attempts");
         // Only ours, only scratch: what stays is removed at the next commit.
-        let _ = std::fs::remove_dir_all(attempts);
+        let _ = std::fs::remove_dir_all(scratch);
         if let Some(done) = done {
             let mut phase = element::of_finished(done);
             phase.parent_sha = None;
             let place = done.attempt.place();
+            attempts.push(phase.clone());
             self.observer.event(&Event::Committed {
                 place: &place,
                 commit,
                 phase: &phase,
+                cost_micro: crate::progress::cost_micro(&attempts),
+                duration_ms: crate::progress::duration_ms(&attempts),
             });
         }
         Ok(Committed::Done)

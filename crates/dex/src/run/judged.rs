@@ -48,6 +48,8 @@ pub(super) struct Judged {
     /// Changed paths outside `.dex/`.
     pub(super) changed: u64,
     pub(super) seen: BTreeSet<Vec<u8>>,
+    /// The paths to bring along, but for those excluded.
+    pub(super) to_add: Vec<Vec<u8>>,
     /// Those left out that git does not track, and ignores from now on.
     ignored: BTreeSet<String>,
 }
@@ -84,6 +86,7 @@ impl Runner<'_> {
             secrets: Vec::new(),
             changed: 0,
             seen: BTreeSet::new(),
+            to_add: Vec::new(),
             ignored: BTreeSet::new(),
         };
         for changed in &surveyed {
@@ -92,6 +95,10 @@ impl Runner<'_> {
             let ours = changed.path.starts_with(b".dex/");
             let allowed = allow.iter().any(|pattern| matches(pattern, &shown));
             match changed.kind {
+                ChangedKind::NestedRepo if self.is_submodule(&changed.path)? => {
+                    judged.to_add.push(changed.path.clone());
+                    judged.changed += 1;
+                }
                 ChangedKind::NestedRepo => {
                     leave_out(&mut judged, changed, "nested_repository", None)
                 }
@@ -99,12 +106,16 @@ impl Runner<'_> {
                     leave_out(&mut judged, changed, "too_large", Some(bytes));
                 }
                 ChangedKind::File { .. } | ChangedKind::Link => {
+                    judged.to_add.push(changed.path.clone());
                     judged.changed += u64::from(!ours);
                     if !allowed {
                         judged.secrets.extend(self.secrets_at(changed));
                     }
                 }
-                ChangedKind::Deleted => judged.changed += u64::from(!ours),
+                ChangedKind::Deleted => {
+                    judged.to_add.push(changed.path.clone());
+                    judged.changed += u64::from(!ours);
+                }
                 ChangedKind::Other => {}
             }
         }
@@ -131,8 +142,7 @@ impl Runner<'_> {
     }
 
     /// Left-out files that git does not track become ignored until the next commit, so that the
-    /// tree is clean after this one; only tracked ones have to be excluded by name (`git add` refuses to exclude by name
-    /// what is ignored).
+    /// tree is clean after this one; only tracked ones have to be excluded by name.
     fn settle_exclusions(&self, judged: &mut Judged) -> Result<(), RunError> {
         let mut by_name = Vec::new();
         let mut lines = Vec::new();
@@ -159,6 +169,11 @@ impl Runner<'_> {
             .collect();
         judged.exclude.extend(seen);
         Ok(())
+    }
+
+    fn is_submodule(&self, path: &[u8]) -> Result<bool, RunError> {
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+        Ok(self.repo.is_submodule(path)?)
     }
 
     fn is_in_tip(&self, path: &str) -> Result<bool, RunError> {

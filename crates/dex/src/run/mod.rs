@@ -50,6 +50,10 @@ pub enum Event<'a> {
         feature: Option<&'a str>,
         /// Why this stage.
         why: &'a str,
+        /// Micro-dollars the run has cost so far.
+        spent_micro: u64,
+        /// Micro-dollars it may cost.
+        budget_micro: u64,
     },
     /// A part of `implement` begins.
     PartStarted {
@@ -73,8 +77,12 @@ pub enum Event<'a> {
         place: &'a Place,
         /// Its commit.
         commit: &'a Oid,
-        /// Its element of the record.
+        /// The element of the record of its last attempt.
         phase: &'a Phase,
+        /// Micro-dollars of all its attempts and parts.
+        cost_micro: Option<u64>,
+        /// Milliseconds of all of them.
+        duration_ms: u64,
     },
     /// An attempt did not finish its stage.
     Failed {
@@ -307,10 +315,13 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Micro-dollars spent, by attempts that failed too.
+    fn spent(&self) -> u64 {
+        self.spent_committed + crate::progress::cost_micro(&self.live.attempts).unwrap_or(0)
+    }
+
     fn pause(&mut self, reason: PauseReason, why: String) -> Result<Ended, RunError> {
-        let spent =
-            self.spent_committed + crate::progress::cost_micro(&self.live.attempts).unwrap_or(0);
-        let in_bounds = spent < self.live.start.settings.max_budget_micro_usd;
+        let in_bounds = self.spent() < self.live.start.settings.max_budget_micro_usd;
         let pause = Pause {
             of_stage: reason == PauseReason::BudgetExceeded && in_bounds,
             reason,

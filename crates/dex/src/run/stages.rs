@@ -35,6 +35,8 @@ impl Runner<'_> {
             agent: with_agent.then(|| self.agent.name()),
             feature: step.feature.as_ref().map(|it| it.title.as_str()),
             why: &step.why,
+            spent_micro: self.spent(),
+            budget_micro: self.live.start.settings.max_budget_micro_usd,
         });
         match &step.how {
             How::Decided(decision) => self.decided(step, *decision),
@@ -79,6 +81,8 @@ impl Runner<'_> {
             agent: None,
             feature: None,
             why: "every feature is settled",
+            spent_micro: self.spent(),
+            budget_micro: self.live.start.settings.max_budget_micro_usd,
         });
         let done = self.finished_without_agent(&place, None);
         self.commit(done)

@@ -87,6 +87,13 @@ impl Repo {
         let args = words.into_iter().chain([path.as_os_str()]);
         Ok(!self.git.read(args).bytes()?.is_empty())
     }
+
+    /// Whether the index holds a submodule at this path.
+    pub fn is_submodule(&self, path: &Path) -> Result<bool, GitError> {
+        let words = ["--literal-pathspecs", "ls-files", "-s", "-z", "--"].map(OsStr::new);
+        let args = words.into_iter().chain([path.as_os_str()]);
+        Ok(self.git.read(args).bytes()?.starts_with(b"160000 "))
+    }
 }
 
 /// Takes one answer of `cat-file --batch`; none when it is not a blob.

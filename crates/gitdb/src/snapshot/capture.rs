@@ -155,6 +155,43 @@ impl Capture<'_> {
         unreachable!("the loop above only ends by returning")
     }
 
+    /// Brings exactly these paths along, as [`Capture::add`] would: a survey found them, so git
+    /// need not look at every file a second time. Excluded ones, and nested repositories that are
+    /// no submodule, stay as they are.
+    pub(crate) fn add_paths(
+        &self,
+        private: &PrivateIndex,
+        paths: &[Vec<u8>],
+    ) -> Result<(), GitError> {
+        let root = self.repo.work_tree_or_error()?;
+        let (mut gone, mut there) = (Vec::new(), Vec::new());
+        let null: Oid = (self.repo.object_format.null().parse()).expect("the null id is a full id");
+        for path in paths.iter().filter(|it| !self.excludes(it)) {
+            match lying_at(root, path) {
+                Lying::Repository if !self.repo.is_submodule(&os_path(path))? => {}
+                Lying::File | Lying::Repository => {
+                    there.extend_from_slice(path);
+                    there.push(0);
+                }
+                // `update-index` refuses what is beyond a link instead of taking it as deleted.
+                Lying::Nothing => index_info(&mut gone, 0, &null, path),
+            }
+        }
+        fault::point("snapshot.add.before");
+        update_index(self.repo, private, gone)?;
+        if !there.is_empty() {
+            let args = ["--add", "--remove", "--replace", "-z", "--stdin"];
+            self.repo
+                .git
+                .write(ON_PRIVATE.iter().chain(&["update-index"]).chain(&args))
+                .index(&private.path)
+                .stdin(there)
+                .bytes()?;
+        }
+        fault::point("snapshot.add.after");
+        Ok(())
+    }
+
     fn pathspecs(&self, nested: &[Vec<u8>]) -> Vec<u8> {
         let mut input = b":(top)\0".to_vec();
         for path in self.exclude.iter().chain(nested) {
@@ -245,6 +282,33 @@ const ADD: [&str; 5] = [
     "--pathspec-from-file=-",
     "--pathspec-file-nul",
 ];
+
+enum Lying {
+    /// A file or a link.
+    File,
+    /// Nothing of this name, a plain directory, or something beyond a link.
+    Nothing,
+    /// A nested repository.
+    Repository,
+}
+
+fn lying_at(root: &Path, path: &[u8]) -> Lying {
+    let mut at = root.to_owned();
+    let mut parts = path.split(|b| *b == b'/').peekable();
+    while let Some(part) = parts.next() {
+        at.push(os_path(part));
+        match at.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) if parts.peek().is_none() => return Lying::File,
+            _ => return Lying::Nothing,
+        }
+    }
+    if is_repository(&at) {
+        Lying::Repository
+    } else {
+        Lying::Nothing
+    }
+}
 
 /// Whether the refusal may be gone a moment later: a file vanished or changed while it was read.
 fn may_pass(stderr: &str) -> bool {

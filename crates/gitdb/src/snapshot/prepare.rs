@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::capture::{raw_diff, write_tree};
 use super::durable::sync_objects;
 use super::{
-    Capture, Expected, Hooks, Landed, Prepared, PrivateIndex, RawChange, Sign, SnapshotError,
-    TreeChange, filters, hooks, land, signing,
+    Capture, Expected, Hooks, Landed, Prepared, PrivateIndex, RawChange, Selection, Sign,
+    SnapshotError, TreeChange, filters, hooks, land, signing,
 };
 use crate::undo::{self, Keep};
 use crate::{GitError, Head, Oid, Repo, fault};
@@ -14,14 +14,14 @@ use crate::{GitError, Head, Oid, Repo, fault};
 /// How often a stage is prepared anew because the user's index changed.
 const TRIES: u32 = 3;
 
-/// Writes tree and commit. `exclude` holds literal paths that stay as they are in the parent.
+/// Writes tree and commit.
 /// `base` is the value the branch has now (from [`super::meanwhile`]).
 pub fn prepare(
     repo: &Repo,
     expected: &Expected<'_>,
     base: &Oid,
     message: &str,
-    exclude: &[Vec<u8>],
+    selection: Selection<'_>,
     sign: Sign,
     hooks: Hooks,
 ) -> Result<Prepared, SnapshotError> {
@@ -30,7 +30,7 @@ pub fn prepare(
         parent: Some(expected.start_tip),
         base: Some(base),
     };
-    prepare_on(repo, on, message, exclude, sign, hooks)
+    prepare_on(repo, on, message, selection, sign, hooks)
 }
 
 /// Where a commit goes.
@@ -47,7 +47,7 @@ fn prepare_on(
     repo: &Repo,
     on: On<'_>,
     message: &str,
-    exclude: &[Vec<u8>],
+    selection: Selection<'_>,
     sign: Sign,
     hooks: Hooks,
 ) -> Result<Prepared, SnapshotError> {
@@ -55,18 +55,21 @@ fn prepare_on(
     let capture = Capture {
         repo,
         parent: on.parent,
-        exclude,
+        exclude: selection.exclude,
     };
     let private = PrivateIndex::copy(repo)?;
     let staged = capture.staged(&private)?;
     refuse_unmerged(&staged)?;
-    filters::check_adding(repo, exclude)?;
-    add_all(&capture, &private, &staged)?;
+    filters::check_adding(repo, selection.exclude)?;
+    // A case-insensitive file system renames on its own account; only `git add` follows.
+    let folds_case = repo.settings.flag("core.ignorecase") == Some(true);
+    let only = selection.only.filter(|_| !folds_case);
+    add(&capture, &private, only, &staged)?;
     let message = match hooks {
         Hooks::Skip => message.to_owned(),
         Hooks::Run => {
             if hooks::pre_commit(repo, &private.path)? == hooks::Ran::Yes {
-                add_all(&capture, &private, &staged)?;
+                add(&capture, &private, None, &staged)?;
             }
             hooks::commit_msg(repo, &private, message)?
         }
@@ -117,15 +120,20 @@ fn refuse_unmerged(staged: &[RawChange]) -> Result<(), SnapshotError> {
     }
 }
 
-fn add_all(
+fn add(
     capture: &Capture<'_>,
     private: &PrivateIndex,
+    only: Option<&[Vec<u8>]>,
     staged: &[RawChange],
 ) -> Result<(), SnapshotError> {
-    capture.add(private).map_err(|e| match e {
+    let added = match only {
+        None => capture.add(private),
+        Some(paths) => capture.add_paths(private, paths),
+    };
+    added.map_err(|e| match e {
         GitError::Failed {
             command, stderr, ..
-        } if command == "add" => SnapshotError::Add(stderr),
+        } if command == "add" || command == "update-index" => SnapshotError::Add(stderr),
         other => SnapshotError::Git(other),
     })?;
     capture.reset_excluded(private, staged)?;
@@ -194,7 +202,14 @@ pub(super) fn commit_work_tree(repo: &Repo, message: &str) -> Result<Oid, Snapsh
             parent: tip.as_ref(),
             base: tip.as_ref(),
         };
-        let prepared = prepare_on(repo, on, message, &[], Sign::Auto, Hooks::Skip)?;
+        let prepared = prepare_on(
+            repo,
+            on,
+            message,
+            Selection::default(),
+            Sign::Auto,
+            Hooks::Skip,
+        )?;
         match land(repo, &prepared)? {
             Landed::Done | Landed::HeadLeft => return Ok(prepared.commit),
             Landed::IndexChanged => {}

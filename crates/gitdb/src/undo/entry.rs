@@ -119,7 +119,7 @@ impl Recipe<'_> {
         fault::point("undo.tree.after");
         parts.lines.push(format!("040000 tree {tree}\tworktree"));
         let base = tip.cloned().unwrap_or_else(|| repo.empty_tree());
-        if let Some(tree) = raw::tree(repo, &changes, &base)? {
+        if let Some(tree) = raw::tree(repo, &changes, &staged, &base)? {
             parts.lines.push(format!("040000 tree {tree}\traw"));
         }
         let root = repo.work_tree_or_error()?;

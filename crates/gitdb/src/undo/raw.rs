@@ -12,10 +12,13 @@ use crate::repo::read::{os_path, parse_oid};
 use crate::snapshot::{RawChange, raw_changes};
 use crate::{GitError, Oid, Repo, files};
 
-/// The tree of files that are stored otherwise than they are, none when all are as stored.
+/// The tree of files that are stored otherwise than they are, none when all are as stored. Files
+/// that are as `base` has them, while the index says otherwise, are always in it: a restore
+/// writes them anew.
 pub(super) fn tree(
     repo: &Repo,
     changes: &[RawChange],
+    staged: &[RawChange],
     base: &Oid,
 ) -> Result<Option<Oid>, GitError> {
     let root = repo.work_tree_or_error()?;
@@ -27,6 +30,15 @@ pub(super) fn tree(
             converted.push(change);
         }
     }
+    let in_base = staged
+        .iter()
+        .filter(|it| !changes.iter().any(|other| other.path == it.path))
+        .map(|it| RawChange {
+            new_mode: it.old_mode,
+            ..it.clone()
+        });
+    let in_base: Vec<RawChange> = in_base.filter(|it| is_file(root, it)).collect();
+    converted.extend(&in_base);
     let stored = hash(repo, &converted, &["-w"])?;
     let entries: Vec<(u32, Oid, &[u8])> = converted
         .iter()
@@ -92,7 +104,10 @@ pub(super) fn put_back(
         Some(tree) => raw_changes(repo, &repo.empty_tree(), tree)?,
         None => Vec::new(),
     };
-    let files: Vec<&RawChange> = changes.iter().filter(|it| is_file(root, it)).collect();
+    let changed = |path: &[u8]| changes.iter().any(|it| it.path == path);
+    let in_base = kept.iter().filter(|it| !changed(&it.path));
+    let files = changes.iter().chain(in_base);
+    let files: Vec<&RawChange> = files.filter(|it| is_file(root, it)).collect();
     let on_disk = hash(repo, &files, &[])?;
     for (change, found) in files.into_iter().zip(on_disk) {
         let as_it_was = kept.iter().find(|it| it.path == change.path);

@@ -1,6 +1,6 @@
 //! What the tests of this crate share.
 
-use gitdb::snapshot::{self, Expected, Hooks, Landed, Prepared, Sign, SnapshotError};
+use gitdb::snapshot::{self, Expected, Hooks, Landed, Prepared, Selection, Sign, SnapshotError};
 use gitdb::{Oid, Repo};
 
 pub(crate) const MESSAGE: &str = "dex: plan completed [cycle:1] [feature:x]\n[checkpoint:plan:1]\n";
@@ -49,12 +49,17 @@ impl Stage {
         let exclude: Vec<Vec<u8>> = exclude.iter().map(|it| it.as_bytes().to_vec()).collect();
         let base = oid(&self.repo.git(&["rev-parse", self.branch]));
         let db = open(&self.repo);
+        let surveyed = snapshot::survey(&db).expect("surveyed");
+        let only: Vec<Vec<u8>> = surveyed.into_iter().map(|it| it.path).collect();
         snapshot::prepare(
             &db,
             &self.expected(),
             &base,
             MESSAGE,
-            &exclude,
+            Selection {
+                only: Some(&only),
+                exclude: &exclude,
+            },
             Sign::Never,
             Hooks::Skip,
         )

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
 use gitdb::Repo;
-use gitdb::snapshot::{self, Expected, Hooks, Landed, Prepared, Sign};
+use gitdb::snapshot::{self, Expected, Hooks, Landed, Prepared, Selection, Sign};
 use gitdb::undo::{self, Keep};
 
 use crate::common::{MESSAGE, Stage, in_child, listing, open};
@@ -129,7 +129,7 @@ fn child_commits_a_stage() {
         &expected,
         &start,
         MESSAGE,
-        &[],
+        Selection::default(),
         Sign::Never,
         Hooks::Skip,
     )

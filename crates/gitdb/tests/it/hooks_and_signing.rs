@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gitdb::snapshot::{self, Hooks, Prepared, Sign, SnapshotError};
+use gitdb::snapshot::{self, Hooks, Prepared, Selection, Sign, SnapshotError};
 
 use crate::common::{MESSAGE, Stage, open};
 
@@ -21,7 +21,7 @@ fn prepare(stage: &Stage, sign: Sign, hooks: Hooks) -> Result<Prepared, Snapshot
         &stage.expected(),
         &stage.start,
         MESSAGE,
-        &[],
+        Selection::default(),
         sign,
         hooks,
     )
@@ -266,7 +266,7 @@ fn a_filter_named_only_in_the_repository_runs_only_when_allowed() {
         &stage.expected(),
         &stage.start,
         MESSAGE,
-        &[],
+        Selection::default(),
         Sign::Never,
         Hooks::Skip,
     )

@@ -240,10 +240,17 @@ proptest! {
         for it in &then {
             apply(&stage.repo, it);
         }
+        // Ignored files are no part of an entry, and `reset --hard` removes those that are in a
+        // directory where a tracked link was.
+        let unignored = || {
+            let mut files = listing(stage.repo.path());
+            files.retain(|path, _| !path.ends_with(".log"));
+            files
+        };
         let see = || (
             stage.repo.git(&["status", "--porcelain", "-z", "-uall"]),
             stage.repo.git(&["ls-files", "-s", "-v", "-z"]),
-            listing(stage.repo.path()),
+            unignored(),
         );
         let db = open(&stage.repo);
         undo::record(&db, "x", &Keep::default(), 1).unwrap();

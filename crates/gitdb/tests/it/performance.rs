@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{MESSAGE, Stage, oid, open};
-use gitdb::snapshot::{self, Hooks, Sign};
+use gitdb::snapshot::{self, Hooks, Selection, Sign};
 
 const FILES: usize = 10_000;
 
@@ -49,7 +49,7 @@ fn ours(stage: &Stage) -> [Duration; 5] {
         &expected,
         &base,
         MESSAGE,
-        &[],
+        Selection::default(),
         Sign::Never,
         Hooks::Skip,
     )

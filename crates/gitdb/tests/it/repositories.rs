@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gitdb::repo::{Head, ObjectFormat, RefFormat};
-use gitdb::snapshot::{self, Expected, Hooks, Landed, Sign};
+use gitdb::snapshot::{self, Expected, Hooks, Landed, Selection, Sign};
 use gitdb::undo::{self, Keep};
 use gitdb::{OpenError, Repo};
 
@@ -36,7 +36,7 @@ fn a_stage_works(repo: &testkit::Repo, dir: &Path) {
         &expected,
         &start,
         MESSAGE,
-        &[],
+        Selection::default(),
         Sign::Never,
         Hooks::Skip,
     )

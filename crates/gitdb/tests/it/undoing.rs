@@ -243,6 +243,25 @@ fn undo_restores_files_outside_a_sparse_checkout() {
 }
 
 #[test]
+fn undo_gives_back_the_line_ends_of_a_file_taken_out_of_the_index() {
+    let stage = Stage::new();
+    stage.repo.write(".gitattributes", "*.eol text\n");
+    stage.repo.write("keep.eol", "one\r\ntwo\r\n");
+    stage.repo.git(&["add", "-A"]);
+    stage.repo.git(&["commit", "-qm", "line ends"]);
+    stage.repo.git(&["rm", "-q", "--cached", "keep.eol"]);
+    let db = open(&stage.repo);
+    undo::record(&db, "x", &Keep::default(), 1).unwrap();
+    stage.repo.git(&["reset", "-q", "--hard"]);
+    undo::undo(&db, None, 2).unwrap();
+    assert_eq!(stage.repo.read("keep.eol"), "one\r\ntwo\r\n");
+    assert_eq!(
+        stage.repo.git(&["status", "--porcelain"]),
+        "D  keep.eol\n?? keep.eol"
+    );
+}
+
+#[test]
 fn undo_restores_content_behind_assume_unchanged_and_skip_worktree() {
     let stage = Stage::new();
     for name in ["assumed", "skipped"] {

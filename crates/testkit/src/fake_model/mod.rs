@@ -1,5 +1,6 @@
-//! A fake model on loopback, so that the real agent CLIs run in tests: the Anthropic Messages API
-//! (Claude Code) and the OpenAI Responses API (Codex).
+//! A fake model on loopback, so that the real agent CLIs run in tests. It speaks what they do: the
+//! Anthropic Messages API (Claude Code), the OpenAI Responses API (Codex), chat completions
+//! (opencode) and the Gemini API.
 //!
 //! [`FakeModel::start`] takes [`Lane`]s, each a list of [`Turn`]s: text, tool calls, an error, a
 //! hang, or half a stream. Every request is kept ([`FakeModel::requests`]), so a test can assert
@@ -15,6 +16,8 @@
 //! It checks nothing the real service checks, keeps no state but the requests, and is not fit for
 //! anything but tests.
 
+mod chat;
+mod gemini;
 mod http;
 mod responses;
 mod turn;
@@ -50,8 +53,11 @@ pub struct Recorded {
 impl Recorded {
     /// Names of the tools offered to the model, sorted.
     pub fn tools(&self) -> Vec<String> {
-        if self.is_responses() {
-            return responses::tools(&self.body);
+        match self.wire() {
+            Wire::Messages => {}
+            Wire::Responses => return responses::tools(&self.body),
+            Wire::Chat => return chat::tools(&self.body),
+            Wire::Gemini => return gemini::tools(&self.body),
         }
         let tools = self.body["tools"].as_array();
         let names = tools.into_iter().flatten().map(|tool| &tool["name"]);
@@ -62,10 +68,12 @@ impl Recorded {
 
     /// The system prompt, blocks joined by newlines.
     pub fn system(&self) -> String {
-        if self.is_responses() {
-            return responses::system(&self.body);
+        match self.wire() {
+            Wire::Messages => text_of(&self.body["system"]),
+            Wire::Responses => responses::system(&self.body),
+            Wire::Chat => chat::texts(&self.body, "system").join("\n"),
+            Wire::Gemini => gemini::system(&self.body),
         }
-        text_of(&self.body["system"])
     }
 
     /// All text of the last user message.
@@ -76,17 +84,24 @@ impl Recorded {
     /// All text of the user messages before the model's first reply: the prompt, with what the
     /// CLI put around it.
     pub fn first_user_text(&self) -> String {
-        if self.is_responses() {
-            return responses::first_user_text(&self.body);
+        match self.wire() {
+            Wire::Messages => self.user_messages().next().map(text_of).unwrap_or_default(),
+            Wire::Responses => responses::first_user_text(&self.body),
+            Wire::Chat | Wire::Gemini => self.user_texts().into_iter().next().unwrap_or_default(),
         }
-        self.user_messages().next().map(text_of).unwrap_or_default()
     }
 
-    /// Every tool result in the request: whether it was an error (Codex does not say), and its
-    /// text.
+    /// Every tool result in the request: whether it was an error (Codex and opencode do not say),
+    /// and its text.
     pub fn tool_results(&self) -> Vec<(bool, String)> {
-        if self.is_responses() {
-            return responses::results(&self.body);
+        match self.wire() {
+            Wire::Messages => {}
+            Wire::Responses => return responses::results(&self.body),
+            Wire::Chat => {
+                let results = chat::texts(&self.body, "tool").into_iter();
+                return results.map(|it| (false, it)).collect();
+            }
+            Wire::Gemini => return gemini::results(&self.body),
         }
         self.user_messages()
             .filter_map(Value::as_array)
@@ -108,22 +123,34 @@ impl Recorded {
         self.body.to_string().contains(text)
     }
 
-    fn is_responses(&self) -> bool {
-        path_of(&self.path).ends_with("/responses")
+    fn wire(&self) -> Wire {
+        // What is no message is no conversation either; then it does not matter.
+        Wire::of(&self.path).unwrap_or(Wire::Messages)
     }
 
     /// How many replies of the model are already there.
     fn replies(&self) -> usize {
-        match self.is_responses() {
-            true => responses::replies(&self.body),
-            false => self.messages("assistant").count(),
+        match self.wire() {
+            Wire::Messages | Wire::Chat => self.messages("assistant").count(),
+            Wire::Responses => responses::replies(&self.body),
+            Wire::Gemini => gemini::replies(&self.body),
         }
     }
 
     fn user_texts(&self) -> Vec<String> {
-        match self.is_responses() {
-            true => responses::user_texts(&self.body).collect(),
-            false => self.user_messages().map(text_of).collect(),
+        match self.wire() {
+            Wire::Messages => self.user_messages().map(text_of).collect(),
+            Wire::Responses => responses::user_texts(&self.body).collect(),
+            Wire::Chat => chat::texts(&self.body, "user"),
+            Wire::Gemini => gemini::user_texts(&self.body),
+        }
+    }
+
+    /// Whether it asks for a stream.
+    fn streams(&self) -> bool {
+        match self.wire() {
+            Wire::Messages | Wire::Responses | Wire::Chat => self.body["stream"] == true,
+            Wire::Gemini => path_of(&self.path).ends_with(":streamGenerateContent"),
         }
     }
 
@@ -288,8 +315,30 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
+/// A wire format, told by the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    Messages,
+    Responses,
+    Chat,
+    Gemini,
+}
+
+impl Wire {
+    fn of(path: &str) -> Option<Wire> {
+        match path_of(path) {
+            "/v1/messages" => Some(Wire::Messages),
+            "/v1/responses" => Some(Wire::Responses),
+            "/v1/chat/completions" => Some(Wire::Chat),
+            path if path.ends_with(":generateContent") => Some(Wire::Gemini),
+            path if path.ends_with(":streamGenerateContent") => Some(Wire::Gemini),
+            _ => None,
+        }
+    }
+}
+
 fn is_message(method: &str, path: &str) -> bool {
-    method == "POST" && matches!(path_of(path), "/v1/messages" | "/v1/responses")
+    method == "POST" && Wire::of(path).is_some()
 }
 
 fn path_of(path: &str) -> &str {
@@ -370,7 +419,7 @@ fn reply_with(
 ) -> io::Result<()> {
     std::thread::sleep(turn.delay);
     let id = shared.replies.fetch_add(1, Ordering::SeqCst) + 1;
-    let streaming = request.body["stream"] == true;
+    let model = &request.body["model"];
     match &turn.reply {
         Reply::Hang => {
             // Until the peer goes away or the server is dropped, whichever is first.
@@ -384,11 +433,15 @@ fn reply_with(
             message,
             headers,
         } => respond_error(stream, request, (*status, kind, message), headers),
-        Reply::Blocks | Reply::Half if streaming => {
-            let mut events = match request.is_responses() {
-                true => responses::stream_events(turn, id, request),
-                false => stream_events(turn, id, &request.body["model"]),
+        Reply::Blocks | Reply::Half if request.streams() => {
+            let unnamed = |it: Vec<Value>| it.into_iter().map(|it| ("", it)).collect();
+            let mut events: Vec<(&str, Value)> = match request.wire() {
+                Wire::Messages => stream_events(turn, id, model),
+                Wire::Responses => responses::stream_events(turn, id, request),
+                Wire::Chat => unnamed(chat::stream_chunks(turn, id, model)),
+                Wire::Gemini => unnamed(vec![gemini::answer(turn, id)]),
             };
+            let ends = request.wire() == Wire::Chat && matches!(turn.reply, Reply::Blocks);
             if matches!(turn.reply, Reply::Half) {
                 events.truncate(events.len() / 2);
             }
@@ -398,12 +451,25 @@ fn reply_with(
             headers.extend([kind, id]);
             http::write_head(stream, 200, &headers)?;
             for (name, data) in events {
-                write!(stream, "event: {name}\ndata: {data}\n\n")?;
+                if !name.is_empty() {
+                    writeln!(stream, "event: {name}")?;
+                }
+                write!(stream, "data: {data}\n\n")?;
                 stream.flush()?;
+            }
+            if ends {
+                write!(stream, "data: [DONE]\n\n")?;
             }
             Ok(())
         }
-        Reply::Blocks => respond_json(stream, 200, &turn.headers, &turn.message(id, request)),
+        Reply::Blocks => {
+            let whole = match request.wire() {
+                Wire::Messages | Wire::Responses => turn.message(id, request),
+                Wire::Chat => chat::message(turn, id, model),
+                Wire::Gemini => gemini::answer(turn, id),
+            };
+            respond_json(stream, 200, &turn.headers, &whole)
+        }
         Reply::Half => http::write_head(stream, 200, &[("content-length".into(), "999".into())]),
     }
 }
@@ -414,13 +480,15 @@ fn respond_error(
     (status, kind, message): (u16, &str, &str),
     headers: &[(String, String)],
 ) -> io::Result<()> {
-    if request.is_responses() {
-        let resets_at = headers.iter().find(|it| it.0 == turn::RESETS_AT);
-        let resets_at = resets_at.map(|it| it.1.as_str());
-        let body = responses::error(status, kind, message, resets_at);
-        return respond_json(stream, status, headers, &body);
-    }
-    let body = json!({"type": "error", "error": {"type": kind, "message": message}});
+    let body = match request.wire() {
+        Wire::Messages => json!({"type": "error", "error": {"type": kind, "message": message}}),
+        Wire::Responses => {
+            let resets_at = headers.iter().find(|it| it.0 == turn::RESETS_AT);
+            responses::error(status, kind, message, resets_at.map(|it| it.1.as_str()))
+        }
+        Wire::Chat => chat::error(kind, message),
+        Wire::Gemini => gemini::error(status, message),
+    };
     respond_json(stream, status, headers, &body)
 }
 

@@ -74,12 +74,27 @@ fn of_config(repo: &Repo, config: &Config) -> Vec<Check> {
             "`dex init` finds one; or type `dex config verifyCommand \"CMD\"`.",
         ),
     };
-    vec![valid, verify, agent(repo, config)]
+    vec![valid, verify, agent(repo, config), acp_agents()]
+}
+
+/// The Agent Client Protocol agents on PATH. None of them is started.
+fn acp_agents() -> Check {
+    let found = agents::acp::installed();
+    let found = found.into_iter().map(|(known, version)| match version {
+        Some(version) => format!("{} {version}", known.name()),
+        None => known.name().to_owned(),
+    });
+    let found: Vec<String> = found.collect();
+    let text = match found.is_empty() {
+        true => "none that we know is on PATH".to_owned(),
+        false => format!("on PATH: {}", found.join(", ")),
+    };
+    Check::ok("acp_agents", text)
 }
 
 /// The agents of this version but for one.
 fn others(name: &str) -> String {
-    let all = ["claude", "codex", "command", "scripted"];
+    let all = ["claude", "codex", "acp", "command", "scripted"];
     let others: Vec<&str> = all.into_iter().filter(|it| *it != name).collect();
     others.join(" or ")
 }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(in crate::commands) enum Line {
     /// A line, without its end.
     Whole(Vec<u8>),
     /// A line beyond the bound; it was read over.
