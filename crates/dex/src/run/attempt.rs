@@ -410,7 +410,8 @@ impl Runner<'_> {
 
     /// Whoever plans the tasks does not do them: boxes that are ticked from the start would leave
     /// `implement` with nothing to do. Ticks of an earlier cycle, which are in the last commit,
-    /// are true.
+    /// are true; but a list with ticks that nobody touched is the earlier plan's, and this stage
+    /// is there to make one that follows from the plan of now.
     fn has_open_tasks(&self, wanted: &[String]) -> Result<(), String> {
         let [path] = wanted else {
             return Ok(());
@@ -430,6 +431,11 @@ impl Runner<'_> {
         let before = self.repo.read_file(&self.live.tip, path);
         let before = before.ok().flatten();
         let before = before.map(|it| String::from_utf8_lossy(&it).into_owned());
+        if before.as_ref() == Some(&now) && ticked_any(&now) {
+            return Err(format!(
+                "{path} is the list of an earlier cycle, unchanged: write the tasks that the plan of now asks for; keep a tick only where the work is in the code and still right"
+            ));
+        }
         let too_soon = match &before {
             None => ticked_any(&now),
             Some(before) => all_ticked(&now) && !all_ticked(before),

@@ -414,11 +414,7 @@ impl Runner<'_> {
             .flat_map(|it| &it.assumptions)
             .map(|it| (it.question.clone(), it.answer.clone()))
             .collect();
-        let failures = ask
-            .run
-            .last_verify(ask.step.place.cycle)
-            .map(|it| it.failures.clone())
-            .unwrap_or_default();
+        let failures = ask.run.failures(&ask.step.place);
         let values = Values {
             root: &self.live.worktree,
             paths: &paths,
@@ -434,9 +430,7 @@ impl Runner<'_> {
         let mut text = prompt::render(template, &values.map())
             .map_err(|source| RunError::Prompt { stage, source })?;
         if let Some(feedback) = feedback {
-            text.push_str("\n\n## Your last attempt could not be used\n\n");
-            text.push_str(feedback);
-            text.push_str("\n\nWhat you wrote is still there. Mend this and answer again.\n");
+            text.push_str(&prompt::try_again(feedback));
         }
         Ok(text)
     }
