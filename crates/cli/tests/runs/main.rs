@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod agent_files;
 mod agent_git;
 mod by_hand;
 mod disk_full;

@@ -27,6 +27,8 @@ mod commit;
 pub mod dotdex;
 mod inputs;
 mod judged;
+mod output;
+mod placing;
 pub mod setup;
 mod stages;
 mod stop;
