@@ -484,3 +484,17 @@ fn an_agent_that_is_not_installed_is_unavailable() {
         }
     ));
 }
+
+#[test]
+fn h04_a_quota_that_is_only_complained_of_is_told_while_it_is_tried_again() {
+    let run = run(json!([
+        {"run": "echo 'AI_APICallError: 429 rate limit' >&2; sleep 1.2; echo '429 again' >&2"},
+        {"sleep": 300}, {"say": "there"},
+    ]));
+    run.finished();
+    let retries = run
+        .events
+        .iter()
+        .filter(|it| matches!(it, Event::Retry { .. }));
+    assert_eq!(retries.count(), 2, "{:#?}", run.events);
+}
