@@ -269,7 +269,7 @@ fn c11_no_write_through_us_leaves_the_directory_or_reaches_git() {
     std::fs::create_dir(place.file(".git")).expect("a directory");
     std::os::unix::fs::symlink("../scratch", place.file("link")).expect("a link");
     let script = steps(json!([
-        write("{dir}/../escaped"), write("{dir}/link/escaped"), write("/dev/shm/escaped-from-dex"),
+        write("{dir}/../escaped"), write("{dir}/link/escaped"), write("/no-such-place/escaped"),
         write("{dir}/.git/config"), write("a.txt"), {"say": "done"},
     ]));
     let run = run_in(place, script, |_| (), &Stop::new());
