@@ -18,13 +18,15 @@ mod tests;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::process::{self, End, Finished, Go, Line, StartError};
 use crate::text::with_causes;
-use crate::{Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage};
+use crate::{
+    Agent, Availability, Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage, sandbox,
+};
 use command_line::Features;
 use money::Marks;
 use stream::{Caps, Parser};
@@ -107,6 +109,7 @@ impl Claude {
             idle: Some(request.limits.idle),
             output_bytes: request.limits.output_bytes,
             line_bytes: LINE_BYTES,
+            sandbox: request.sandbox.clone(),
             process_list: request.scratch.join("processes"),
         };
         let mut stderr = String::new();
@@ -147,6 +150,16 @@ impl Agent for Claude {
 
     fn availability(&self) -> Availability {
         probe::availability(&self.program(), &self.full_environment())
+    }
+
+    fn state(&self) -> Option<sandbox::State> {
+        let variable = |name: &str| self.environment.get(OsStr::new(name)).map(PathBuf::from);
+        let home = variable("HOME").or_else(std::env::home_dir)?;
+        let home = sandbox::state::Home {
+            dir: &home,
+            variable: &variable,
+        };
+        Some(sandbox::state::claude(&home))
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {

@@ -303,6 +303,7 @@ impl Runner<'_> {
                 output_bytes: 1 << 30,
             },
             scratch: scratch.to_owned(),
+            sandbox: agents::sandbox::Sandbox::none(),
             values,
         }
     }

@@ -168,6 +168,7 @@ fn run(command: &str, dir: &Path, scratch: &Path, wall: Duration, stop: &Stop) -
         idle: None,
         output_bytes: 256 * 1024 * 1024,
         line_bytes: 16 * 1024,
+        sandbox: agents::sandbox::Sandbox::none(),
         process_list: scratch.join("verify-processes"),
     };
     let finished = process::run(&spec, stop, &mut |line| {
