@@ -29,9 +29,9 @@ mod probe;
 mod readable;
 pub mod state;
 
-pub use places::{credentials, services};
+pub use places::{caches, credentials, services};
 pub use plan::{Kind, Mount, Place, Places, Plan, plan};
-pub use probe::abilities;
+pub use probe::{abilities, machine};
 
 /// What a run asks for (`sandbox` of the settings).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,6 +284,7 @@ impl Sandbox {
                 ..
             }) => {
                 let order = confine::Order {
+                    layers: Vec::new(),
                     landlock: Some(confine::Rules {
                         writable: writable.clone(),
                         hidden: hidden.clone(),
@@ -302,16 +303,41 @@ impl Sandbox {
             Some(Plan::Bwrap {
                 program: bwrap,
                 mounts,
+                layers,
                 network,
                 root,
-                ..
             }) => {
+                // To lay caches this executable is started once more, inside.
+                let layering = match layers.is_empty() {
+                    true => None,
+                    false => executable_on_disk(),
+                };
+                let named = match &layering {
+                    Some(ours) => vec![program.as_path(), ours.as_path()],
+                    None => vec![program.as_path()],
+                };
                 let mut all = mounts.clone();
-                all.extend(bwrap::named_files(mounts, &program, argv));
+                all.extend(bwrap::named_files(mounts, &named, argv));
+                let rights = match &layering {
+                    Some(_) => bwrap::Rights::ToMount,
+                    None => bwrap::Rights::None,
+                };
                 let mut words = vec![OsString::from("bwrap")];
-                words.extend(bwrap::arguments(&all, *network, *root, dir));
-                words.push(program.into());
-                words.extend(argv.iter().skip(1).cloned());
+                words.extend(bwrap::arguments(&all, *network, *root, rights, dir));
+                match layering {
+                    Some(ours) => {
+                        let order = confine::Order {
+                            layers: layers.clone(),
+                            landlock: None,
+                        };
+                        words.push(ours.into());
+                        words.extend(order.arguments(&program, argv));
+                    }
+                    None => {
+                        words.push(program.into());
+                        words.extend(argv.iter().skip(1).cloned());
+                    }
+                }
                 Wrapped {
                     main: Main::Wrapper,
                     program: bwrap.clone(),
@@ -334,6 +360,27 @@ impl Sandbox {
         environment.insert("TMPDIR".into(), tmp.into());
         // It names services that act for whoever asks.
         environment.remove(OsStr::new("XDG_RUNTIME_DIR"));
+    }
+}
+
+/// Our executable by its path. None when it was removed or replaced since we started: caches are
+/// then as they are, read-only.
+fn executable_on_disk() -> Option<PathBuf> {
+    let path = crate::guard::executable().ok()?.canonicalize().ok()?;
+    path.is_file().then_some(path)
+}
+
+/// Takes away what was written to layered caches ([`Policy::layers`]).
+pub fn drop_layers(layers: &Path) -> std::io::Result<()> {
+    // The kernel leaves a directory in each that nobody may enter.
+    for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
+        let work = layer.path().join("work/work");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        let _ = std::fs::set_permissions(work, mode);
+    }
+    match std::fs::remove_dir_all(layers) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -370,10 +417,18 @@ pub fn prepare(mode: Mode, policy: &Policy, abilities: &Abilities) -> Result<San
         };
         let program = program.clone();
         let sandbox = Sandbox(Some(Arc::new(ready)));
-        match probe::try_out(&sandbox, &policy.scratch) {
-            Ok(()) => return Ok(sandbox),
-            // Not a loop without end: `bwrap` is now out of the question.
-            Err(why) => abilities.bwrap = Bwrap::Fails { program, why },
-        }
+        let Err(why) = probe::try_out(&sandbox, &policy.scratch) else {
+            return Ok(sandbox);
+        };
+        // Not a loop without end: first without layers, then without `bwrap`.
+        abilities.bwrap = match abilities.bwrap {
+            Bwrap::Works { layers: true, .. } => Bwrap::Works {
+                program,
+                layers: false,
+            },
+            Bwrap::Works { .. } | Bwrap::Absent | Bwrap::Fails { .. } => {
+                Bwrap::Fails { program, why }
+            }
+        };
     }
 }

@@ -317,6 +317,50 @@ fn our_own_files_beside_an_answer_cannot_be_reached() {
 }
 
 #[test]
+fn what_is_written_to_a_build_cache_stays_with_the_run_and_credentials_in_it_stay_hidden() {
+    let world = World::new();
+    let cache = world.home.join(".cache");
+    for (name, content) in [
+        ("tool/package", "fetched"),
+        ("huggingface/token", "secret"),
+        ("huggingface/model", "big"),
+    ] {
+        std::fs::create_dir_all(cache.join(name).parent().expect("a parent")).expect("makes");
+        std::fs::write(cache.join(name), content).expect("writes");
+    }
+    let layers = world.place.work().with_file_name("layers");
+    std::fs::create_dir(&layers).expect("makes");
+    let policy = |network| Policy {
+        layered: vec![cache.clone()],
+        layers: Some(layers.clone()),
+        network,
+        ..world.policy()
+    };
+    let prepare = |network| {
+        let sandbox = sandbox::prepare(Mode::Required, &policy(network), &bwrap());
+        sandbox.expect("a sandbox")
+    };
+    let script =
+        "cd ~/.cache && cat tool/package && echo evil > tool/package && echo more > tool/more
+        rm -f tool/gone; (mkdir new) 2> /dev/null; cat huggingface/token huggingface/model
+        grep CapEff /proc/self/status; (unshare -m true) 2> /dev/null || echo no rights";
+    let (_, text) = said(&world.spec(&prepare(Network::On), script));
+    let effective = match rustix::process::geteuid().is_root() {
+        true => "CapEff:\t000000000000000b",
+        false => "CapEff:\t0000000000000000",
+    };
+    assert_eq!(text, format!("fetchedbig{effective}\nno rights"));
+    // The next program of the run sees it, and nobody else.
+    let (_, text) = said(&world.spec(&prepare(Network::Off), "cat ~/.cache/tool/*"));
+    assert_eq!(text, "more\nevil");
+    let read = |name: &str| std::fs::read_to_string(cache.join(name)).expect("reads");
+    assert_eq!(read("tool/package"), "fetched");
+    assert!(!cache.join("tool/more").exists());
+    sandbox::drop_layers(&layers).expect("removes");
+    assert!(!layers.exists());
+}
+
+#[test]
 fn the_name_the_status_and_the_input_of_a_program_come_through() {
     for abilities in [bwrap(), landlock()] {
         let world = World::new();

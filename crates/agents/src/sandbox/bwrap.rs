@@ -17,11 +17,21 @@ use super::plan::Mount;
 /// belongs to somebody else. None of these gets it out: all mounts stay as they are.
 const OF_ROOT: [&str; 3] = ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"];
 
+/// What the first program inside may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Nothing special.
+    None,
+    /// Lay caches ([`super::confine`]); it gives that up before it becomes the program.
+    ToMount,
+}
+
 /// Arguments of `bwrap` up to and including `--`.
 pub(super) fn arguments(
     mounts: &[Mount],
     network: Network,
     root: bool,
+    rights: Rights,
     dir: &Path,
 ) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::new();
@@ -43,6 +53,12 @@ pub(super) fn arguments(
     for capability in OF_ROOT.iter().filter(|_| root) {
         add(&["--cap-add".as_ref(), capability.as_ref()]);
     }
+    if rights == Rights::ToMount {
+        // The kernel leaves a directory in a layer that only the second may enter again.
+        for capability in ["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"] {
+            add(&["--cap-add".as_ref(), capability.as_ref()]);
+        }
+    }
     add(&["--ro-bind".as_ref(), "/".as_ref(), "/".as_ref()]);
     add(&["--dev".as_ref(), "/dev".as_ref()]);
     add(&["--proc".as_ref(), "/proc".as_ref()]);
@@ -63,7 +79,7 @@ pub(super) fn arguments(
 
 /// Files that the command line names and that the view would not show because they lie in a
 /// temporary directory: the user's own scripts. Never one that is hidden on purpose.
-pub(super) fn named_files(mounts: &[Mount], program: &Path, argv: &[OsString]) -> Vec<Mount> {
+pub(super) fn named_files(mounts: &[Mount], programs: &[&Path], argv: &[OsString]) -> Vec<Mount> {
     let covered = |path: &Path| {
         let last = (mounts.iter().rev()).find(|it| path.starts_with(it.at()));
         match last {
@@ -73,7 +89,7 @@ pub(super) fn named_files(mounts: &[Mount], program: &Path, argv: &[OsString]) -
         }
     };
     let mut files: Vec<PathBuf> = Vec::new();
-    for word in std::iter::once(program).chain(argv.iter().map(Path::new)) {
+    for word in (programs.iter().copied()).chain(argv.iter().map(Path::new)) {
         if word.is_absolute()
             && covered(word)
             && word.is_file()

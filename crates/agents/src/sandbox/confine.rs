@@ -29,6 +29,8 @@ const PROTOCOL: &str = "1";
 /// What to do before becoming the program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
+    /// What is read, and the directory that takes what is written to it.
+    pub(super) layers: Vec<(PathBuf, PathBuf)>,
     pub(super) landlock: Option<Rules>,
 }
 
@@ -44,6 +46,9 @@ impl Order {
     /// The arguments that [`main`] reads, up to and including the program itself.
     pub(super) fn arguments(&self, program: &Path, argv: &[OsString]) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec![ARGUMENT.into(), PROTOCOL.into()];
+        for (of, layer) in &self.layers {
+            arguments.extend(["--layer".into(), of.clone().into(), layer.clone().into()]);
+        }
         if let Some(rules) = &self.landlock {
             arguments.push("--landlock".into());
             for path in &rules.writable {
@@ -63,6 +68,12 @@ impl Order {
     }
 
     fn carry_out(&self) -> Result<(), String> {
+        if !self.layers.is_empty() {
+            own_mounts().map_err(|error| error.to_string())?;
+        }
+        for (of, layer) in &self.layers {
+            lay(of, layer).map_err(|error| format!("{}: {error}", of.display()))?;
+        }
         if let Some(rules) = &self.landlock {
             restrict(rules)?;
         }
@@ -80,6 +91,10 @@ impl Order {
             let word = arguments.next()?;
             match word.to_str()? {
                 "--" => break,
+                "--layer" => {
+                    let of = arguments.next()?.into();
+                    order.layers.push((of, arguments.next()?.into()));
+                }
                 "--landlock" => {
                     order.landlock = Some(Rules {
                         writable: Vec::new(),
@@ -152,10 +167,50 @@ pub(super) fn landlock_version() -> Option<u32> {
     probe.join().ok().flatten()
 }
 
+/// Whether a path can be said in the options of a layer, where these characters part things.
+pub(super) fn can_be_layered(path: &Path) -> bool {
+    !path
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .any(|byte| b",:\\\"".contains(byte))
+}
+
+/// A mount namespace of our own. `bwrap` made one, but for a user without rights it goes on to a
+/// second user namespace, from which the first one's mounts can no longer be changed.
+fn own_mounts() -> io::Result<()> {
+    #[expect(
+        deprecated,
+        reason = "only its flag for open files, which we do not use, is unsafe"
+    )]
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNS)?;
+    Ok(())
+}
+
+/// Lays `layer` over `of`: what is written there is kept in the layer.
+fn lay(of: &Path, layer: &Path) -> io::Result<()> {
+    let mut options = b"userxattr".to_vec();
+    for (name, path) in [
+        ("lowerdir", of.to_owned()),
+        ("upperdir", layer.join("written")),
+        ("workdir", layer.join("work")),
+    ] {
+        options.extend_from_slice(format!(",{name}=").as_bytes());
+        options.extend_from_slice(path.as_os_str().as_encoded_bytes());
+    }
+    let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
+    let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
+    rustix::mount::mount("overlay", of, "overlay", flags, Some(options.as_c_str()))?;
+    Ok(())
+}
+
 /// All but those that `bwrap` leaves to root as well. With them root could read other processes'
 /// memory past Landlock. They do not come back at an exec, because no privilege does any more.
 fn give_up_capabilities() -> Result<(), String> {
-    let kept = CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::CHOWN;
+    let kept = match rustix::process::geteuid().is_root() {
+        true => CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::CHOWN,
+        false => CapabilitySet::empty(),
+    };
     let now = rustix::thread::capabilities(None).map_err(|error| error.to_string())?;
     let sets = CapabilitySets {
         effective: now.effective & kept,
@@ -238,6 +293,7 @@ mod tests {
     #[test]
     fn an_order_reads_back_as_it_was_written() {
         let order = Order {
+            layers: vec![("/a".into(), "/b".into())],
             landlock: Some(Rules {
                 writable: vec!["/w".into(), "/--".into()],
                 hidden: vec!["/h".into()],

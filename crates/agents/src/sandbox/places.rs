@@ -4,7 +4,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::confine::can_be_layered;
 use super::plan::{Kind, Place, Places};
+use super::readable::parts_without;
 use super::{Policy, Refusal, Setting, State, shared};
 
 /// Under the home directory: what lets a program act as this person elsewhere.
@@ -155,6 +157,62 @@ pub fn credentials(
     all
 }
 
+/// Under the home directory: where build tools keep what they fetched and built, to use it again
+/// in any project.
+const CACHES: &[&str] = &[
+    ".cargo/registry",
+    ".cargo/git",
+    ".rustup",
+    ".cache",
+    ".npm",
+    ".yarn",
+    ".bun/install/cache",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".deno",
+    "go/pkg",
+    ".m2/repository",
+    ".gradle",
+    ".ivy2",
+    ".sbt",
+    ".nuget/packages",
+    ".dotnet",
+    ".composer",
+    ".bundle",
+    ".gem",
+    ".local/share/gem",
+    ".hex",
+    ".mix",
+    ".pub-cache",
+    ".conan2",
+    ".stack",
+    ".cabal",
+    ".opam",
+];
+
+/// Every such place, whether it is there or not.
+pub fn caches(home: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = Vec::new();
+    for (name, inside) in [
+        ("XDG_CACHE_HOME", &[""][..]),
+        ("CARGO_HOME", &["registry", "git"]),
+        ("RUSTUP_HOME", &[""]),
+        ("GOPATH", &["pkg"]),
+        ("GOCACHE", &[""]),
+    ] {
+        let root = variable(name).filter(|it| it.is_absolute());
+        all.extend(
+            root.iter()
+                .flat_map(|it| inside.iter().map(move |name| it.join(name))),
+        );
+    }
+    all.extend(
+        home.into_iter()
+            .flat_map(|it| CACHES.iter().map(move |name| it.join(name))),
+    );
+    all
+}
+
 /// Sockets of services that act with rights of their own for whoever may write to them, which
 /// would be a way around every wall.
 pub fn services(user: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
@@ -178,6 +236,9 @@ pub fn services(user: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<Pa
     all.extend(variable("XDG_RUNTIME_DIR").filter(|it| it.is_absolute()));
     all
 }
+
+/// Mounts in all; more caches are read-only.
+const MOST_LAYERS: usize = 64;
 
 /// Looks at the paths of a policy, and makes what must be there.
 pub(super) fn look(policy: &Policy) -> Result<Places, Refusal> {
@@ -207,13 +268,18 @@ pub(super) fn look(policy: &Policy) -> Result<Places, Refusal> {
     let needed = found(&policy.state.needs)?;
     let mut hidden = found(&policy.hidden)?;
     hidden.retain(|it| !needed.contains(it));
+    let services = found(&policy.services)?;
+    let read_only = found(&read_only)?;
     let machine_tmp = found(&[PathBuf::from("/tmp"), PathBuf::from("/var/tmp")])?;
+    let said: [&[Place]; 4] = [&writable, &read_only, &hidden, &services];
+    let layered = layered(policy, &said, &machine_tmp)?;
     Ok(Places {
         writable,
-        read_only: found(&read_only)?,
+        read_only,
         hidden,
-        services: found(&policy.services)?,
-        layered: layered(policy)?,
+        services,
+        layered,
+        layers: policy.layers.as_ref().and_then(|it| it.canonicalize().ok()),
         tmp,
         machine_tmp: machine_tmp.into_iter().map(|it| it.path).collect(),
         home: std::env::home_dir().and_then(|it| it.canonicalize().ok()),
@@ -252,18 +318,37 @@ fn make_state(state: &State) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A cache is layered at most once, and only when nothing else is said about it.
-fn layered(policy: &Policy) -> Result<Vec<(PathBuf, PathBuf)>, Refusal> {
+/// A cache is layered at most once, and only where nothing else is said: over a hidden file it
+/// would show it again. Beside such a file its other directories are layered.
+fn layered(
+    policy: &Policy,
+    others: &[&[Place]],
+    machine_tmp: &[Place],
+) -> Result<Vec<(PathBuf, PathBuf)>, Refusal> {
     let Some(layers) = &policy.layers else {
         return Ok(Vec::new());
     };
-    let mut all = Vec::new();
-    for place in found(&policy.layered)? {
-        let inside = |(of, _): &(PathBuf, PathBuf)| place.path.starts_with(of);
-        if place.kind == Kind::File || all.iter().any(inside) {
+    let others: Vec<PathBuf> = others
+        .iter()
+        .copied()
+        .flatten()
+        .map(|it| it.path.clone())
+        .collect();
+    let apart = |path: &Path| {
+        let tmp = machine_tmp.iter().any(|it| path.starts_with(&it.path));
+        !tmp && !path.starts_with("/dev") && !others.iter().any(|it| path.starts_with(it))
+    };
+    let mut all: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let caches = found(&policy.layered)?.into_iter();
+    for path in caches.flat_map(|it| parts_without(&it.path, &others)) {
+        let inside = |(of, _): &(PathBuf, PathBuf)| path.starts_with(of);
+        let fits = path.is_dir() && apart(&path) && can_be_layered(&path);
+        if !fits || all.iter().any(inside) || all.len() == MOST_LAYERS {
             continue;
         }
-        let name = place.path.to_string_lossy().replace(['/', ' '], "-");
+        let name = path
+            .to_string_lossy()
+            .replace(|it: char| !it.is_alphanumeric(), "-");
         let layer = layers.join(name.trim_start_matches('-'));
         for part in ["written", "work"] {
             let path = layer.join(part);
@@ -274,9 +359,15 @@ fn layered(policy: &Policy) -> Result<Vec<(PathBuf, PathBuf)>, Refusal> {
             source,
         };
         let layer = layer.canonicalize().map_err(io)?;
-        all.push((place.path, layer));
+        all.push((path, layer));
     }
-    Ok(all)
+    // A cache inside another that came later.
+    let outer: Vec<PathBuf> = all.iter().map(|(of, _)| of.clone()).collect();
+    all.retain(|(of, _)| !outer.iter().any(|it| of.starts_with(it) && it != of));
+    match can_be_layered(layers) {
+        true => Ok(all),
+        false => Ok(Vec::new()),
+    }
 }
 
 fn empty_file(path: &Path) -> Result<PathBuf, Refusal> {

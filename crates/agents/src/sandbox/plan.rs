@@ -35,6 +35,8 @@ pub struct Places {
     pub services: Vec<Place>,
     /// Build caches, each with the directory that takes what is written to it.
     pub layered: Vec<(PathBuf, PathBuf)>,
+    /// The directory that holds those.
+    pub layers: Option<PathBuf>,
     /// The program's temporary directory.
     pub tmp: PathBuf,
     /// The machine's, which it stands in for.
@@ -142,7 +144,7 @@ pub fn plan(mode: Mode, places: &Places, abilities: &Abilities) -> Result<Plan, 
         }
         (_, Bwrap::Works { program, layers }, _) => Plan::Bwrap {
             program: program.clone(),
-            mounts: mounts(places),
+            mounts: mounts(places, *layers),
             layers: match layers {
                 true => places.layered.clone(),
                 false => Vec::new(),
@@ -150,7 +152,7 @@ pub fn plan(mode: Mode, places: &Places, abilities: &Abilities) -> Result<Plan, 
             network: places.network,
             root: places.root,
         },
-        (_, _, Some(version)) => landlock(places, version),
+        (_, _, Some(version)) => landlock(mode, places, version),
         (_, Bwrap::Absent, None) => {
             let why = "bwrap is not installed and the kernel has no Landlock";
             Plan::Nothing {
@@ -185,7 +187,7 @@ fn sensible(places: &Places) -> Result<(), Refusal> {
 }
 
 /// The outer place first, so that of two rules for a path the one that names more of it holds.
-fn mounts(places: &Places) -> Vec<Mount> {
+fn mounts(places: &Places, layers: bool) -> Vec<Mount> {
     let seen: Vec<&Path> = (places.writable.iter())
         .chain(&places.read_only)
         .map(|it| it.path.as_path())
@@ -211,6 +213,14 @@ fn mounts(places: &Places) -> Vec<Mount> {
     // Of two rules for the same path the later one holds.
     let mut all: Vec<Mount> = (places.machine_tmp.iter().map(instead))
         .chain((places.writable.iter()).map(|it| Mount::Writable(it.path.clone())))
+        .chain(
+            places
+                .layers
+                .iter()
+                .filter(|_| layers)
+                .cloned()
+                .map(Mount::Writable),
+        )
         .chain((places.read_only.iter()).map(|it| Mount::ReadOnly(it.path.clone())))
         .chain(places.hidden.iter().chain(&places.services).map(hide))
         .collect();
@@ -223,16 +233,22 @@ fn mounts(places: &Places) -> Vec<Mount> {
     kept
 }
 
-fn landlock(places: &Places, version: u32) -> Plan {
+fn landlock(mode: Mode, places: &Places, version: u32) -> Plan {
     let paths = |of: &[Place]| -> Vec<PathBuf> { of.iter().map(|it| it.path.clone()).collect() };
     let mut writable = paths(&places.writable);
     writable.push(places.tmp.clone());
     let inside = |path: &Path| writable.iter().any(|it| path.starts_with(it));
     let mut gaps = Vec::new();
-    let exposed: Vec<PathBuf> = (places.read_only.iter())
+    let mut exposed: Vec<PathBuf> = (places.read_only.iter())
         .filter(|it| inside(&it.path))
         .map(|it| it.path.clone())
         .collect();
+    // Where walls must be whole a build makes do with what is there; otherwise it may fetch.
+    if mode != Mode::Required {
+        let caches = places.layered.iter().map(|(of, _)| of.clone());
+        exposed.extend(caches.clone());
+        writable.extend(caches);
+    }
     if !exposed.is_empty() {
         gaps.push(Gap::Writable(exposed));
     }

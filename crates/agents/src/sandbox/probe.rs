@@ -4,8 +4,10 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use super::bwrap::Rights;
 use super::plan::Mount;
 use super::{Abilities, Bwrap, Network, Sandbox, bwrap, confine};
 use crate::process::find_program;
@@ -23,6 +25,12 @@ pub fn abilities() -> Abilities {
     }
 }
 
+/// [`abilities`], tried once in the life of this process.
+pub fn machine() -> &'static Abilities {
+    static MACHINE: OnceLock<Abilities> = OnceLock::new();
+    MACHINE.get_or_init(abilities)
+}
+
 fn try_bwrap() -> Bwrap {
     let Some(program) = find_program(OsStr::new("bwrap"), Path::new("/")) else {
         return Bwrap::Absent;
@@ -30,13 +38,13 @@ fn try_bwrap() -> Bwrap {
     // With a mount of each kind that needs no directory of ours.
     let mounts = [Mount::HiddenAround(PathBuf::from("/tmp"))];
     let root = rustix::process::geteuid().is_root();
-    let arguments = bwrap::arguments(&mounts, Network::Off, root, Path::new("/"));
+    let arguments = bwrap::arguments(&mounts, Network::Off, root, Rights::None, Path::new("/"));
     let mut command = Command::new(&program);
     command.args(arguments).arg(true_program());
     match runs(command) {
         Ok(()) => Bwrap::Works {
             program,
-            layers: false,
+            layers: true,
         },
         Err(why) => Bwrap::Fails { program, why },
     }

@@ -14,6 +14,13 @@ pub(super) fn everything_but(hidden: &[PathBuf]) -> Vec<PathBuf> {
     covered
 }
 
+/// Paths that together cover a directory except what is at or below one of `others`.
+pub(super) fn parts_without(dir: &Path, others: &[PathBuf]) -> Vec<PathBuf> {
+    let mut covered = Vec::new();
+    cover(dir, others, &mut covered);
+    covered
+}
+
 fn cover(dir: &Path, hidden: &[PathBuf], covered: &mut Vec<PathBuf>) {
     if hidden.iter().any(|it| dir.starts_with(it)) {
         return;

@@ -25,6 +25,7 @@ fn usual() -> Places {
         hidden: vec![dir("/home/u/.ssh"), file("/home/u/.netrc")],
         services: vec![],
         layered: vec![],
+        layers: None,
         tmp: "/scratch/tmp".into(),
         machine_tmp: vec!["/tmp".into(), "/var/tmp".into()],
         home: Some("/home/u".into()),
