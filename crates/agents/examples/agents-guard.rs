@@ -38,6 +38,7 @@ fn play_dex(mut arguments: impl Iterator<Item = OsString>) {
         idle: None,
         output_bytes: 1 << 20,
         line_bytes: 1 << 16,
+        sandbox: agents::sandbox::Sandbox::none(),
         process_list,
     };
     agents::process::run(&spec, &agents::Stop::new(), &mut |_| Go::On).expect("it starts");

@@ -29,7 +29,7 @@ use crate::process::{self, End, Go, Line, Spec, StartError};
 use crate::text::{self, Tail};
 use crate::{
     Agent, Availability, Ended, Event, Failure, Held, Limits, Outcome, Refusal, Request, Sink,
-    Stop, ToolSurface, Usage, redact,
+    Stop, ToolSurface, Usage, redact, sandbox,
 };
 
 /// `EX_TEMPFAIL` of `sysexits.h`.
@@ -73,8 +73,18 @@ impl Agent for Command {
         }
     }
 
+    fn state(&self) -> Option<sandbox::State> {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let home = std::env::home_dir()?;
+        let home = sandbox::state::Home {
+            dir: &home,
+            variable: &variable,
+        };
+        Some(sandbox::state::of_command(&self.argv, &home))
+    }
+
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
-        let files = Files::in_scratch(&request.scratch);
+        let files = Files::in_dir(&sandbox::shared(&request.scratch));
         let mut outcome = Outcome {
             ended: Ended::Finished,
             answer: None,
@@ -136,6 +146,7 @@ impl Command {
             idle: Some(request.limits.idle),
             output_bytes: request.limits.output_bytes,
             line_bytes: text::LINE_BYTES,
+            sandbox: request.sandbox.clone(),
             process_list: request.scratch.join("processes"),
         }
     }
@@ -174,16 +185,17 @@ struct Files {
 }
 
 impl Files {
-    fn in_scratch(scratch: &Path) -> Files {
+    fn in_dir(dir: &Path) -> Files {
         Files {
-            answer: scratch.join("answer.json"),
-            cost: scratch.join("cost"),
-            schema: scratch.join("schema.json"),
+            answer: dir.join("answer.json"),
+            cost: dir.join("cost"),
+            schema: dir.join("schema.json"),
         }
     }
 
     /// Removes what an earlier attempt left, so that its answer is not taken for this one's.
     fn prepare(&self, request: &Request) -> std::io::Result<()> {
+        std::fs::create_dir_all(sandbox::shared(&request.scratch))?;
         for file in [&self.answer, &self.cost, &self.schema] {
             match std::fs::remove_file(file) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

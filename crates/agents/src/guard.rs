@@ -20,8 +20,10 @@
 //! next start if it inherited the mark, and otherwise not at all.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
+
+use crate::sandbox::confine;
 
 mod keep;
 mod leftovers;
@@ -52,10 +54,17 @@ pub(crate) const ORDER_CLOSE: u8 = b'e';
 pub(crate) const ORDER_END: u8 = b'k';
 
 /// Called first in `main`. If this process was started as the guard, does the guard's whole
-/// work and returns its exit status; otherwise returns none at once.
+/// work and returns its exit status; otherwise returns none at once. A process that was started
+/// to confine itself ([`crate::sandbox`]) becomes the confined program.
 pub fn main_if_guard() -> Option<i32> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != ARGUMENT {
+    let first = arguments.next()?;
+    if first == confine::ARGUMENT {
+        let (status, why) = confine::main(arguments);
+        let _ = writeln!(io::stderr(), "{why}");
+        return Some(status);
+    }
+    if first != ARGUMENT {
         return None;
     }
     let order = Order::from_arguments(arguments)?;
@@ -66,9 +75,35 @@ pub fn main_if_guard() -> Option<i32> {
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) list: PathBuf,
+    pub(crate) main: Main,
     pub(crate) program: PathBuf,
     /// Name and arguments as the program sees them.
     pub(crate) argv: Vec<OsString>,
+}
+
+/// What the process that the guard starts is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Main {
+    /// The program.
+    Program,
+    /// A wrapper that waits for the program and, when it ends itself, takes everything with it
+    /// at once: it is spared TERM, so that the program has the time it is given.
+    Wrapper,
+}
+
+impl Main {
+    fn word(self) -> &'static str {
+        match self {
+            Main::Program => "program",
+            Main::Wrapper => "wrapper",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Main> {
+        [Main::Program, Main::Wrapper]
+            .into_iter()
+            .find(|it| it.word() == word)
+    }
 }
 
 impl Order {
@@ -78,6 +113,7 @@ impl Order {
             OsString::from(ARGUMENT),
             OsString::from(PROTOCOL),
             self.list.clone().into_os_string(),
+            self.main.word().into(),
             self.program.clone().into_os_string(),
         ];
         arguments.extend(self.argv.iter().cloned());
@@ -89,6 +125,7 @@ impl Order {
             return None;
         }
         let list = PathBuf::from(arguments.next()?);
+        let main = Main::of_word(arguments.next()?.to_str()?)?;
         let program = PathBuf::from(arguments.next()?);
         let argv: Vec<OsString> = arguments.collect();
         if argv.is_empty() {
@@ -96,6 +133,7 @@ impl Order {
         }
         Some(Order {
             list,
+            main,
             program,
             argv,
         })

@@ -24,6 +24,7 @@ pub mod private_copy;
 pub mod process;
 mod quota;
 pub mod redact;
+pub mod sandbox;
 pub mod scripted;
 mod surface;
 mod text;
@@ -73,9 +74,12 @@ pub struct Request {
     pub session: Option<String>,
     /// Bounds.
     pub limits: Limits,
-    /// A directory of ours, outside the work tree, for answer and cost files, prompts and the
-    /// guard's list of processes. Exists; private to this attempt.
+    /// A directory of ours, outside the work tree, for prompts and the guard's list of processes.
+    /// Exists; private to this attempt. The program itself reaches only [`sandbox::shared`] of
+    /// it when it is confined.
     pub scratch: PathBuf,
+    /// Walls around the program; see [`sandbox`]. A back end without a program ignores them.
+    pub sandbox: sandbox::Sandbox,
     /// More values for `{placeholders}` of the scripted agent, e.g. `goalFile`.
     pub values: BTreeMap<String, String>,
 }
@@ -277,6 +281,10 @@ pub trait Agent: Send + Sync {
     /// Whether, and how, it holds an agent to a surface. What it refuses must not be asked of
     /// [`Agent::run`]; what it holds only on a copy goes through [`private_copy::run`].
     fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal>;
+
+    /// What its program keeps outside the work tree; none when it starts no program that could
+    /// be confined.
+    fn state(&self) -> Option<sandbox::State>;
 
     /// Runs one attempt to its end. Returns only when its whole tree of processes is gone
     /// (or names the survivors). Never panics on anything the agent does.

@@ -55,6 +55,8 @@ pub struct Spec {
     pub output_bytes: u64,
     /// Longest line handed on; the rest of a longer one is dropped and said to be.
     pub line_bytes: usize,
+    /// Walls around the program.
+    pub sandbox: crate::sandbox::Sandbox,
     /// Where the guard keeps its list of processes (pid and start time); see [`crate::guard`].
     pub process_list: PathBuf,
 }

@@ -131,6 +131,11 @@ impl Agent for Scripted {
         }
     }
 
+    fn state(&self) -> Option<crate::sandbox::State> {
+        // It works in our own process.
+        None
+    }
+
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
         let number = self.count(request);
         Attempt::new(&self.script, request, self.speed, number, stop).run(sink)

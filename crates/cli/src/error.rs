@@ -195,10 +195,7 @@ fn start(error: &StartError) -> Failure {
                 .to_owned(),
         ),
         StartError::Dirty(paths) => (Exit::Moved, dirty_hint(paths)),
-        StartError::NoSandbox => (
-            Exit::Usage,
-            "To run with limits but without walls, type `dex config sandbox auto`.".to_owned(),
-        ),
+        StartError::NoSandbox(_) => (Exit::Usage, NO_SANDBOX.to_owned()),
         StartError::Signing(_) => (
             Exit::Usage,
             "Unlock the key first, or type `dex config sign never` to leave stage commits unsigned."
@@ -238,6 +235,9 @@ fn start(error: &StartError) -> Failure {
     }
 }
 
+/// What to do when a required sandbox cannot be made.
+const NO_SANDBOX: &str = "`dex doctor` says what this machine can enforce. Install bubblewrap (`bwrap`), or take what there is: `dex config sandbox auto`.";
+
 fn dirty_hint(paths: &[String]) -> String {
     format!(
         "Not committed: {}. Commit or stash them; or commit them now with `--save`; or leave them alone and work in a tree of its own with `--worktree`.",
@@ -254,6 +254,7 @@ impl From<RunError> for Failure {
             RunError::Snapshot(SnapshotError::Git(error)) => Failure::from(error),
             RunError::Snapshot(error) => plain(Exit::Failed, &error),
             RunError::PutBack(error) => plain(Exit::Failed, &error),
+            RunError::Sandbox(_) => plain(Exit::Usage, &error).hint(NO_SANDBOX),
             RunError::Prompt { .. } => plain(Exit::Usage, &error)
                 .hint("Mend the file under .dex/prompts/, then `dex resume`. `dex prompts STAGE` shows ours."),
             RunError::BranchGone { ref branch, ref tip } => {

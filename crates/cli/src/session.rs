@@ -114,6 +114,7 @@ pub fn settings(config: &Config) -> Settings {
         }
         .to_owned(),
         sandbox: config.sandbox.clone(),
+        walls: config.walls.clone(),
         max_file_bytes: config.commit.max_file_bytes,
         allow: config.commit.allow.clone(),
     }

@@ -55,6 +55,8 @@ pub struct Config {
     pub worktree_dir: Option<PathBuf>,
     /// Sandbox: `required`, `auto`, `off`.
     pub sandbox: String,
+    /// What it lets through beyond the usual.
+    pub walls: Walls,
     /// Promotion settings, kept for later commands.
     pub promote: serde_json::Value,
     /// Conflict resolver settings, kept for later commands.
@@ -76,6 +78,19 @@ pub struct UnknownKey {
     pub key: String,
     /// The setting that was probably meant.
     pub suggestion: Option<&'static str>,
+}
+
+/// What the sandbox lets through beyond the usual: `sandboxWritable`, `sandboxReadable` and
+/// `verifyNetwork`. Paths are absolute or begin with `~/`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Walls {
+    /// May be changed as well.
+    pub writable: Vec<String>,
+    /// Not hidden, though credentials are there.
+    pub readable: Vec<String>,
+    /// Whether the verify command has a network.
+    pub verify_network: bool,
 }
 
 /// The back ends.
@@ -172,7 +187,7 @@ pub struct Sources<'a> {
     pub user_config_dir: Option<&'a Path>,
     /// Whether git tracks the project file that is read (see [`Sources::project_file`]). Then
     /// `verifyCommand`, `agentCommand`, `notify` and `conflictResolver.verifyCommand` in it are
-    /// an error, and so are `sandbox: off` and `hooks: run`.
+    /// an error, and so are what opens the sandbox and `hooks: run`.
     pub project_file_tracked: bool,
     /// The environment.
     pub env: &'a BTreeMap<String, String>,
@@ -315,6 +330,9 @@ impl Config {
             "limits.maxVerifyRetries" => json!(max_verify_retries),
             "limits.waitForQuotaHours" => keys::number_of(*wait_for_quota_hours),
             "sandbox" => json!(self.sandbox),
+            "sandboxWritable" => json!(self.walls.writable),
+            "sandboxReadable" => json!(self.walls.readable),
+            "verifyNetwork" => json!(self.walls.verify_network),
             "hooks" => json!(self.hooks),
             "sign" => json!(self.sign),
             "commit.maxFileBytes" => json!(self.commit.max_file_bytes),
@@ -379,6 +397,11 @@ impl Values {
             },
             worktree_dir: self.read("worktreeDir"),
             sandbox: self.read("sandbox"),
+            walls: Walls {
+                writable: self.read("sandboxWritable"),
+                readable: self.read("sandboxReadable"),
+                verify_network: self.read("verifyNetwork"),
+            },
             promote: self.group("promote"),
             conflict_resolver: self.group("conflictResolver"),
             unknown: Vec::new(),

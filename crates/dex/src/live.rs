@@ -123,6 +123,9 @@ pub struct Settings {
     pub sign: String,
     /// `required`, `auto`, `off`.
     pub sandbox: String,
+    /// What the sandbox lets through beyond the usual.
+    #[serde(default)]
+    pub walls: crate::config::Walls,
     /// A larger file is left out of commits.
     pub max_file_bytes: u64,
     /// Paths that may be committed all the same.

@@ -35,7 +35,7 @@ use crate::process::{self, End, Finished, Go, Input, Line, StartError};
 use crate::text::{OUTCOME_BYTES, Tail, with_causes};
 use crate::{
     Agent, Availability, Ended, Event, Failure, Held, Limits, Outcome, Refusal, Request, Sink,
-    Stop, ToolSurface, Usage, redact,
+    Stop, ToolSurface, Usage, redact, sandbox,
 };
 use client::Client;
 use files::WorkDir;
@@ -102,6 +102,7 @@ impl Acp {
             idle: Some(request.limits.idle),
             output_bytes: request.limits.output_bytes,
             line_bytes: LINE_BYTES,
+            sandbox: request.sandbox.clone(),
             process_list: request.scratch.join("processes"),
         }
     }
@@ -152,6 +153,19 @@ impl Agent for Acp {
             surface: surface.clone(),
             why: why.to_owned(),
         })
+    }
+
+    fn state(&self) -> Option<sandbox::State> {
+        let variable = |name: &str| {
+            let given = self.environment.get(OsStr::new(name)).cloned();
+            given.or_else(|| std::env::var_os(name)).map(PathBuf::from)
+        };
+        let home = variable("HOME").or_else(std::env::home_dir)?;
+        let home = sandbox::state::Home {
+            dir: &home,
+            variable: &variable,
+        };
+        Some(sandbox::state::of_command(&self.argv, &home))
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {

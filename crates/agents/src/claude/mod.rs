@@ -17,7 +17,7 @@ pub(crate) mod tests;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +26,7 @@ use crate::process::{self, End, Finished, Go, Line, StartError};
 use crate::text::{one_line, with_causes};
 use crate::{
     Agent, Availability, Ended, Event, Failure, Held, Outcome, Refusal, Request, Sink, Stop,
-    ToolSurface, Usage,
+    ToolSurface, Usage, sandbox,
 };
 use command_line::Features;
 pub(crate) use command_line::instructions;
@@ -110,6 +110,7 @@ impl Claude {
             idle: Some(request.limits.idle),
             output_bytes: request.limits.output_bytes,
             line_bytes: LINE_BYTES,
+            sandbox: request.sandbox.clone(),
             process_list: request.scratch.join("processes"),
         };
         let mut stderr = String::new();
@@ -165,6 +166,16 @@ impl Agent for Claude {
                 }),
             },
         }
+    }
+
+    fn state(&self) -> Option<sandbox::State> {
+        let variable = |name: &str| self.environment.get(OsStr::new(name)).map(PathBuf::from);
+        let home = variable("HOME").or_else(std::env::home_dir)?;
+        let home = sandbox::state::Home {
+            dir: &home,
+            variable: &variable,
+        };
+        Some(sandbox::state::claude(&home))
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {

@@ -120,6 +120,7 @@ fn ask(
         idle: None,
         output_bytes: OUTPUT_BYTES,
         line_bytes: 64 * 1024,
+        sandbox: crate::sandbox::Sandbox::none(),
         process_list: dir.join("processes"),
     };
     let mut text = String::new();

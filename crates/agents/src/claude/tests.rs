@@ -35,6 +35,7 @@ pub(crate) fn request() -> Request {
             output_bytes: 1 << 24,
         },
         scratch: PathBuf::from("/scratch"),
+        sandbox: crate::sandbox::Sandbox::none(),
         values: std::collections::BTreeMap::new(),
     }
 }

@@ -19,7 +19,7 @@ mod tests;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +28,7 @@ use crate::process::{self, Finished, Go, Line, StartError};
 use crate::text::{one_line, with_causes};
 use crate::{
     Agent, Availability, Ended, Event, Failure, Held, Outcome, Refusal, Request, Sink, Stop,
-    ToolSurface, Usage,
+    ToolSurface, Usage, sandbox,
 };
 use probe::Known;
 use settings::Settings;
@@ -167,6 +167,7 @@ impl Codex {
             idle: Some(request.limits.idle),
             output_bytes: request.limits.output_bytes,
             line_bytes: LINE_BYTES,
+            sandbox: request.sandbox.clone(),
             process_list: request.scratch.join("processes"),
         };
         let mut stderr = String::new();
@@ -230,7 +231,25 @@ impl Agent for Codex {
         }
     }
 
+    fn state(&self) -> Option<sandbox::State> {
+        let variable = |name: &str| self.environment.get(OsStr::new(name)).map(PathBuf::from);
+        let home = variable("HOME").or_else(std::env::home_dir)?;
+        let home = sandbox::state::Home {
+            dir: &home,
+            variable: &variable,
+        };
+        Some(sandbox::state::codex(&home))
+    }
+
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
+        // Under Landlock nothing can be mounted, so Codex's own sandbox would refuse every command.
+        if self.inner == Inner::Own && request.sandbox.mechanism() == "landlock" {
+            let bare = Codex {
+                inner: Inner::Off,
+                ..self.clone()
+            };
+            return bare.run(request, sink, stop);
+        }
         match self.enforces(&request.tools) {
             Ok(Held::InPlace) => {}
             Ok(Held::OnACopy) => {

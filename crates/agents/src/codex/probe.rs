@@ -16,6 +16,7 @@ use super::command_line::NEEDED;
 use super::settings::Settings;
 use super::{could_not_start, unavailable};
 use crate::process::{self, End, Go, Line, StartError};
+use crate::sandbox::Sandbox;
 use crate::text::{one_line, with_causes};
 use crate::{Availability, Ended, Stop};
 
@@ -253,6 +254,7 @@ impl Asking<'_> {
             idle: None,
             output_bytes: OUTPUT_BYTES,
             line_bytes: 64 * 1024,
+            sandbox: Sandbox::none(),
             process_list: self.dir.join("processes"),
         };
         let (mut out, mut err) = (String::new(), String::new());

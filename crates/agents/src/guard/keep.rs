@@ -12,7 +12,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 
 use super::list::{Ending, List};
 use super::tree::{self, Process};
-use super::{MARK, ORDER_CLOSE, ORDER_END, ORDER_INPUT, Order};
+use super::{MARK, Main, ORDER_CLOSE, ORDER_END, ORDER_INPUT, Order};
 
 /// Between TERM and KILL when `dex` asks. Agents use it to write their last event.
 const GRACE_ASKED: Duration = Duration::from_secs(2);
@@ -65,7 +65,11 @@ pub(super) fn keep(order: &Order) -> i32 {
     };
     std::thread::spawn(move || reap(main, &sender));
     let first = watch(&happened, &mut list, order);
-    let (status, survivors) = end_tree(first, &happened);
+    let spared = match order.main {
+        Main::Program => None,
+        Main::Wrapper => u32::try_from(main.as_raw_nonzero().get()).ok(),
+    };
+    let (status, survivors) = end_tree(first, &happened, spared);
     list.processes.clear();
     list.survivors = survivors;
     list.ending = Some(status.map_or(Ending::Unknown, ending));
@@ -222,7 +226,11 @@ fn watch(happened: &Receiver<Happened>, list: &mut List, order: &Order) -> Happe
 
 /// Ends everything below us. Returns the main process's status, when known, and what still
 /// lives.
-fn end_tree(first: Happened, happened: &Receiver<Happened>) -> (Option<WaitStatus>, Vec<Process>) {
+fn end_tree(
+    first: Happened,
+    happened: &Receiver<Happened>,
+    spared: Option<u32>,
+) -> (Option<WaitStatus>, Vec<Process>) {
     let mut below = || tree::descendants(&[std::process::id()]);
     let (mut status, grace) = match first {
         Happened::Ended(status) => {
@@ -235,7 +243,7 @@ fn end_tree(first: Happened, happened: &Receiver<Happened>) -> (Option<WaitStatu
         Happened::Asked => (None, GRACE_ASKED),
         Happened::Gone => (None, GRACE_GONE),
     };
-    let survivors = tree::end(&mut below, grace, KILL_BOUND);
+    let survivors = tree::end(&mut below, spared, grace, KILL_BOUND);
     let patience = Instant::now() + Duration::from_millis(200);
     while status.is_none() {
         match happened.recv_timeout(patience.saturating_duration_since(Instant::now())) {

@@ -33,7 +33,7 @@ pub fn end_leftovers(process_list: &Path) -> io::Result<Vec<u32>> {
             all_seen.extend(found.iter().copied());
             found
         };
-        let survivors = tree::end(&mut find, GRACE, KILL_BOUND);
+        let survivors = tree::end(&mut find, None, GRACE, KILL_BOUND);
         ended.extend(all_seen.iter().filter(|it| !survivors.contains(it)));
         if !survivors.is_empty() {
             return Ok(pids(ended));

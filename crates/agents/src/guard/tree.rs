@@ -117,9 +117,11 @@ pub(crate) fn signal(process: Process, signal: Signal) {
 }
 
 /// TERM to everything `find` finds, also to what appears later, until none is left or `grace`
-/// is over; then KILL until none is left or `bound` is over. Returns what still lives.
+/// is over; then KILL until none is left or `bound` is over. Returns what still lives. The process
+/// `spared` gets no TERM, only KILL.
 pub(crate) fn end(
     find: &mut dyn FnMut() -> Vec<Process>,
+    spared: Option<u32>,
     grace: Duration,
     bound: Duration,
 ) -> Vec<Process> {
@@ -134,7 +136,7 @@ pub(crate) fn end(
             break;
         }
         for process in found {
-            if asked.insert(process) {
+            if Some(process.pid) != spared && asked.insert(process) {
                 signal(process, Signal::TERM);
                 // A stopped process would only see TERM when somebody continues it.
                 signal(process, Signal::CONT);

@@ -67,10 +67,13 @@ impl Guarded {
         let list = std::path::absolute(&spec.process_list).map_err(io)?;
         // Written by us first: should both of us die at once, the mark is known.
         List::new(mark).write(&list).map_err(io)?;
+        let wrapped = spec.sandbox.wrap(found, &spec.argv, &spec.dir);
+        spec.sandbox.change(&mut environment);
         let order = Order {
             list: list.clone(),
-            program: found,
-            argv: spec.argv.clone(),
+            main: wrapped.main,
+            program: wrapped.program,
+            argv: wrapped.argv,
         };
         let mut child = Command::new(guard::executable().map_err(io)?)
             .args(order.arguments())

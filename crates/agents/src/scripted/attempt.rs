@@ -319,6 +319,7 @@ impl<'a> Attempt<'a> {
             idle: Some(limits.idle),
             output_bytes: limits.output_bytes,
             line_bytes: text::LINE_BYTES,
+            sandbox: crate::sandbox::Sandbox::none(),
             process_list: self.request.scratch.join("processes"),
         };
         let finished = process::run(&spec, self.stop, &mut |line| {

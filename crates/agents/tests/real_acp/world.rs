@@ -177,6 +177,7 @@ impl World {
                 cost_micro_usd: 1_000_000,
                 output_bytes: 1 << 24,
             },
+            sandbox: agents::sandbox::Sandbox::none(),
             scratch: self.beside("attempts/1"),
             values: BTreeMap::new(),
         }

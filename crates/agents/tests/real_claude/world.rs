@@ -111,6 +111,7 @@ impl World {
                 output_bytes: 1 << 24,
             },
             scratch: self.beside("attempts/1"),
+            sandbox: agents::sandbox::Sandbox::none(),
             values: BTreeMap::new(),
         }
     }

@@ -16,7 +16,12 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
-        let root = tempfile::tempdir().expect("a directory");
+        Place::under(&std::env::temp_dir())
+    }
+
+    /// One in a directory of its own in `dir`.
+    pub fn under(dir: &Path) -> Place {
+        let root = tempfile::tempdir_in(dir).expect("a directory");
         std::fs::create_dir(root.path().join("work")).expect("work");
         std::fs::create_dir(root.path().join("scratch")).expect("scratch");
         Place { root }
@@ -63,6 +68,7 @@ impl Place {
             idle: None,
             output_bytes: 1 << 20,
             line_bytes: 1 << 16,
+            sandbox: agents::sandbox::Sandbox::none(),
             process_list: self.list(),
         }
     }
@@ -89,6 +95,7 @@ impl Place {
                 output_bytes: 1 << 20,
             },
             scratch: self.scratch(),
+            sandbox: agents::sandbox::Sandbox::none(),
             values: BTreeMap::new(),
         }
     }

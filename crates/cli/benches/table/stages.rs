@@ -111,6 +111,10 @@ impl Agent for Timed {
         self.inner.enforces(surface)
     }
 
+    fn state(&self) -> Option<agents::sandbox::State> {
+        None
+    }
+
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
         let began = Instant::now();
         let outcome = self.inner.run(request, sink, stop);

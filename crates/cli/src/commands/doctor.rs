@@ -16,6 +16,7 @@ use crate::ui::{self, BAD, DIM, GOOD, NAME, WARN, clean, clean_lines, styled};
 
 mod git;
 mod project;
+mod walls;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, Serialize)]

@@ -115,7 +115,10 @@ fn what_the_verify_command_does_to_git_and_dot_dex_is_put_back_too() {
     );
     std::fs::write(repo.beside("check.sh"), check).unwrap();
     let project = Project::in_repo(repo, &sh("cp ../check.sh check.sh"));
-    project.settings(&json!({ "agent": "scripted", "verifyCommand": "sh check.sh" }));
+    // Inside walls it could not even try.
+    project.settings(
+        &json!({ "agent": "scripted", "verifyCommand": "sh check.sh", "sandbox": "off" }),
+    );
     let settings = project.repo.read(".dex/dex-config.json");
     let config = project.repo.read(".git/config");
     project.whole_run("a verify command that tampers");
@@ -137,7 +140,7 @@ fn what_the_verify_command_did_before_a_crash_is_put_back_at_the_resume() {
     let project = project("echo x > x.txt");
     let command = "if [ ! -e ../once ]; then git config core.fsmonitor /nowhere; \
         mkdir -p .dex/prompts; echo evil > .dex/prompts/learnings.md; touch ../once; sleep 60; fi";
-    project.settings(&json!({ "agent": "scripted", "verifyCommand": command }));
+    project.settings(&json!({ "agent": "scripted", "verifyCommand": command, "sandbox": "off" }));
     let config = project.repo.read(".git/config");
     let mut child = project.start(&["run", "--small"]);
     project.until("the command is at work", |it| {
@@ -178,7 +181,7 @@ fn files_changed_by_the_verifying_agent_are_verified_again() {
         let project = Project::in_repo(Repo::new(), &verifying(run));
         project.settings(
             &json!({ "agent": "scripted", "limits": { "maxVerifyRetries": 0 },
-            "verifyCommand": "echo ran >> ../ran; test -e good.txt" }),
+            "sandbox": "off", "verifyCommand": "echo ran >> ../ran; test -e good.txt" }),
         );
         let answer = project.dex(&["run", "--small"]);
         let verify = &phases(&project, "verify")[0];

@@ -116,7 +116,10 @@ fn the_agent_is_told_path_and_line_and_never_the_secret() {
         told.display()
     );
     let project = Project::in_repo(repo, &implementing(json!({})));
-    project.settings(&json!({ "agent": "command", "agentCommand": ["sh", "-c", agent] }));
+    project.settings(
+        &json!({ "agent": "command", "agentCommand": ["sh", "-c", agent],
+        "sandbox": "off" }),
+    );
     let answer = project.dex(&["run", "--small"]);
     let told = std::fs::read_to_string(&told).unwrap_or_else(|_| panic!("{}", answer.err));
     assert!(told.contains("src.txt, line 3"), "{told}");

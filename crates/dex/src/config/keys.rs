@@ -26,6 +26,8 @@ pub(super) enum Kind {
     Argv,
     /// A list of texts.
     Texts,
+    /// A list of paths, absolute or in the home directory (`~/…`).
+    Paths,
     /// `true` or `false`.
     Flag,
     /// A whole number.
@@ -41,6 +43,8 @@ pub(super) enum Guard {
     Free,
     /// It may set it to none only: the value is run here.
     Runs,
+    /// It may not set it: anything but what is built in opens the sandbox.
+    Opens,
     /// It may not set it to this word, which takes a protection away.
     Weakens(&'static str),
 }
@@ -134,6 +138,14 @@ pub(super) static KEYS: &[Key] = &[
         Kind::OneOf(&["required", "auto", "off"]),
         Guard::Weakens("off"),
     ),
+    guarded("sandboxWritable", None, Kind::Paths, Guard::Opens),
+    guarded("sandboxReadable", None, Kind::Paths, Guard::Opens),
+    guarded(
+        "verifyNetwork",
+        Some("DEX_VERIFY_NETWORK"),
+        Kind::Flag,
+        Guard::Opens,
+    ),
     guarded(
         "hooks",
         Some("DEX_HOOKS"),
@@ -202,7 +214,10 @@ impl Key {
             "hooks" => json!("skip"),
             // What the common hosts refuse to take is far above; what a person writes far below.
             "commit.maxFileBytes" => json!(20 * 1024 * 1024),
-            "commit.allow" | "promote.withoutDex" => json!([]),
+            "commit.allow" | "promote.withoutDex" | "sandboxWritable" | "sandboxReadable" => {
+                json!([])
+            }
+            "verifyNetwork" => json!(false),
             "promote.curated" => json!(false),
             "conflictResolver.maxIterations" => json!(5),
             "conflictResolver.maxIterationsTotal" => json!(50),
@@ -228,6 +243,7 @@ impl Key {
                 (program && words.iter().all(is_word)).then(|| value.clone())
             }
             (Kind::Texts, Value::Array(words)) if words.iter().all(is_word) => Some(value.clone()),
+            (Kind::Paths, Value::Array(words)) if words.iter().all(is_path) => Some(value.clone()),
             (Kind::Flag, Value::Bool(_)) => Some(value.clone()),
             (Kind::Count { min, max }, Value::Number(number)) => whole(number)
                 .filter(|it| (min..=max).contains(it))
@@ -259,7 +275,9 @@ impl Key {
                 Ok(number) if number.is_finite() => json!(number),
                 Ok(_) | Err(_) => json!(text),
             },
-            Kind::Argv | Kind::Texts => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+            Kind::Argv | Kind::Texts | Kind::Paths => {
+                serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+            }
         };
         self.check(&value)
     }
@@ -274,6 +292,7 @@ impl Key {
                 "be a list of texts, a program and its arguments, or null for none".to_owned()
             }
             Kind::Texts => "be a list of texts".to_owned(),
+            Kind::Paths => "be a list of paths that begin with / or ~/".to_owned(),
             Kind::Flag => "be true or false".to_owned(),
             Kind::Count { min, max } => format!("be a whole number from {min} to {max}"),
             Kind::Amount { min, max } => format!("be a number from {min} to {max}"),
@@ -289,6 +308,10 @@ impl Key {
 
 fn is_word(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.contains('\0'))
+}
+
+fn is_path(value: &Value) -> bool {
+    is_word(value) && (value.as_str()).is_some_and(|it| it.starts_with('/') || it.starts_with("~/"))
 }
 
 fn whole(number: &serde_json::Number) -> Option<u64> {

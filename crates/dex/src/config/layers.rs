@@ -129,6 +129,7 @@ fn is_refused(key: &Key, value: &Value) -> bool {
     match key.guard {
         Guard::Free => false,
         Guard::Runs => !value.is_null(),
+        Guard::Opens => *value != key.built_in(),
         Guard::Weakens(word) => value.as_str() == Some(word),
     }
 }

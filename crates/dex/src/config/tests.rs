@@ -90,6 +90,9 @@ fn without_any_file_every_bound_is_set() {
     limits.maxVerifyRetries = 2
     limits.waitForQuotaHours = 8
     sandbox = "auto"
+    sandboxWritable = []
+    sandboxReadable = []
+    verifyNetwork = false
     hooks = "skip"
     sign = "auto"
     commit.maxFileBytes = 20971520

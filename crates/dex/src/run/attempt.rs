@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use agents::sandbox::Sandbox;
 use agents::transcript::Transcript;
 use agents::{Ended as AgentEnded, Failure, Limits, Outcome, Request, ToolSurface};
 use gitdb::protect::ProtectChange;
@@ -86,6 +87,8 @@ impl Runner<'_> {
     pub(super) fn attempt(&mut self, job: &Job) -> Result<Tried, RunError> {
         let mut attempt = self.begin(job);
         let scratch = self.scratch(&attempt.phase_id);
+        let walls = self.agent_walls(&scratch)?;
+        attempt.sandbox = Some(walls.to_string());
         self.protect(&scratch)?;
         self.live.pause = None;
         self.live.quota_until = None;
@@ -93,7 +96,7 @@ impl Runner<'_> {
         self.live.write(&self.repo)?;
         gitdb::fault::point("agent.before");
         let began = Instant::now();
-        let (outcome, transcript) = self.run_agent(job, &mut attempt, &scratch);
+        let (outcome, transcript) = self.run_agent(job, &mut attempt, &scratch, walls);
         gitdb::fault::point("agent.after");
         let duration_ms = began.elapsed().as_millis() as u64;
         attempt.used = outcome.usage.into();
@@ -219,8 +222,10 @@ impl Runner<'_> {
         job: &Job,
         attempt: &mut Attempt,
         scratch: &std::path::Path,
+        walls: Sandbox,
     ) -> (Outcome, Option<Transcript>) {
-        let request = self.request(job, attempt, scratch);
+        let mut request = self.request(job, attempt, scratch);
+        request.sandbox = walls;
         let log = Live::dir(&self.repo, &self.live.run_id).join("log");
         // A transcript that cannot be written must not cost the stage.
         let _ = std::fs::create_dir_all(&log);
@@ -267,6 +272,8 @@ impl Runner<'_> {
             },
             &control.now,
         );
+        // Its temporary files; builds leave many.
+        let _ = std::fs::remove_dir_all(scratch.join("tmp"));
         (outcome, transcript)
     }
 
@@ -303,6 +310,7 @@ impl Runner<'_> {
                 output_bytes: 1 << 30,
             },
             scratch: scratch.to_owned(),
+            sandbox: Sandbox::none(),
             values,
         }
     }

@@ -35,6 +35,7 @@ mod stop;
 mod unfinished;
 mod verify;
 mod waiting;
+pub mod walls;
 
 pub use stop::{Request as StopRequest, Watch, forget as forget_stop, request as request_stop};
 pub use unfinished::Choice;
@@ -169,6 +170,9 @@ pub enum RunError {
     /// What the agent changed could not be put back.
     #[error("what the agent changed could not be put back")]
     PutBack(#[from] dotdex::PutBackError),
+    /// The sandbox that is required cannot be made.
+    #[error("the sandbox cannot be made")]
+    Sandbox(#[from] agents::sandbox::Refusal),
     /// A prompt cannot be rendered.
     #[error("the prompt of {stage} cannot be used")]
     Prompt {
@@ -265,6 +269,7 @@ impl Runner<'_> {
         for text in dotdex::bad_files_aside(&self.live.worktree, &self.live.run_id, &aside)? {
             self.notice(&text);
         }
+        self.tell_of_gaps();
         loop {
             if let Went::Pause(reason, why) = self.finish_what_is_left()? {
                 return self.pause(reason, why);
@@ -351,6 +356,7 @@ impl Runner<'_> {
     fn over(&mut self) -> Result<Ended, RunError> {
         self.live.pause = None;
         self.live.write(&self.repo)?;
+        self.drop_layers();
         Ok(Ended::Completed(outcome::verdict(&self.read()?.0)))
     }
 

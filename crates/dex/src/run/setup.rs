@@ -86,9 +86,9 @@ pub enum StartError {
     /// Uncommitted work that is not the run's.
     #[error("the work tree has uncommitted changes")]
     Dirty(Vec<String>),
-    /// A sandbox is required, and this version has none.
-    #[error("a sandbox is required and there is none in this version")]
-    NoSandbox,
+    /// A sandbox is required, and cannot be whole here.
+    #[error("the sandbox cannot be made")]
+    NoSandbox(#[source] agents::sandbox::Refusal),
     /// Commits could not be signed without a prompt.
     #[error("commits cannot be signed without a prompt: {0}")]
     Signing(String),
@@ -172,9 +172,8 @@ fn look(repo: &Repo, wanted: &Wanted) -> Result<Oid, StartError> {
         return Err(StartError::BlockingBranch);
     }
     // Said, not passed over: whoever requires walls must not get a run without them.
-    if wanted.settings.sandbox == "required" {
-        return Err(StartError::NoSandbox);
-    }
+    let linked = wanted.worktree_under.is_some();
+    super::walls::check(repo, root, linked, &wanted.settings).map_err(StartError::NoSandbox)?;
     writable(&repo.common_dir)?;
     writable(&repo.git_dir)?;
     if let Some((driver, path)) = gitdb::snapshot::filter_not_allowed(repo)? {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use agents::Stop;
 use agents::process::{self, End, Go, Line, Spec};
+use agents::sandbox::Sandbox;
 use gitdb::snapshot::{self, ChangedKind};
 use serde_json::{Map, Value};
 
@@ -47,11 +48,12 @@ impl Runner<'_> {
         self.observer.event(&Event::Verifying { command });
         let id = format!("{SCRATCH}{}", new_id());
         let dir = self.scratch(&id);
+        let walls = self.verify_walls(&dir)?;
         self.protect(&dir)?;
         let wall = Duration::from_millis(self.live.start.settings.stage_timeout_ms);
         let root = self.live.worktree.clone();
         gitdb::fault::point("verify.before");
-        let mut ran = run(command, &root, &dir, wall, &self.control.now);
+        let mut ran = run(command, (&root, &dir), walls, wall, &self.control.now);
         gitdb::fault::point("verify.after");
         ran.noticed = self.end_verify(&id)?;
         ran.files = self.files_now()?;
@@ -157,8 +159,15 @@ impl Runner<'_> {
 
 /// Runs the command through `sh -c`, because people write `cargo test && npm test`. It comes from
 /// the user's own settings, never from the repository.
-fn run(command: &str, dir: &Path, scratch: &Path, wall: Duration, stop: &Stop) -> Ran {
+fn run(
+    command: &str,
+    (dir, scratch): (&Path, &Path),
+    walls: Sandbox,
+    wall: Duration,
+    stop: &Stop,
+) -> Ran {
     let mut tail = Tail::default();
+    let confined = walls.to_string();
     let spec = Spec {
         argv: vec!["sh".into(), "-c".into(), command.into()],
         dir: dir.to_owned(),
@@ -168,6 +177,7 @@ fn run(command: &str, dir: &Path, scratch: &Path, wall: Duration, stop: &Stop) -
         idle: None,
         output_bytes: 256 * 1024 * 1024,
         line_bytes: 16 * 1024,
+        sandbox: walls,
         process_list: scratch.join("verify-processes"),
     };
     let finished = process::run(&spec, stop, &mut |line| {
@@ -202,7 +212,7 @@ fn run(command: &str, dir: &Path, scratch: &Path, wall: Duration, stop: &Stop) -
         by: VerifiedBy::Command,
         passed,
         failures,
-        more: Map::new(),
+        more: Map::from_iter([("sandbox".to_owned(), confined.into())]),
     };
     Ran {
         verify,

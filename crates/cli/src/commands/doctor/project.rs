@@ -32,10 +32,6 @@ pub(super) fn checks(repo: &Repo) -> Vec<Check> {
         checks.push(or_failed("machine_files", machine_files(repo)));
         checks.push(or_failed("prompts", own_prompts(repo)));
     }
-    checks.push(Check::ok(
-        "sandbox",
-        "none is in force in this version: an agent works with your rights; limits, not walls, bound it",
-    ));
     checks.push(or_failed("undo", undo_entries(repo)));
     checks.push(disk(repo));
     checks.push(or_failed("runs", unfinished(repo)));
@@ -74,7 +70,8 @@ fn of_config(repo: &Repo, config: &Config) -> Vec<Check> {
             "`dex init` finds one; or type `dex config verifyCommand \"CMD\"`.",
         ),
     };
-    vec![valid, verify, agent(repo, config), acp_agents()]
+    let walls = super::walls::check(&config.sandbox);
+    vec![valid, verify, agent(repo, config), acp_agents(), walls]
 }
 
 /// The Agent Client Protocol agents on PATH. None of them is started.
