@@ -269,7 +269,7 @@ fn c11_no_write_through_us_leaves_the_directory_or_reaches_git() {
     std::fs::create_dir(place.file(".git")).expect("a directory");
     std::os::unix::fs::symlink("../scratch", place.file("link")).expect("a link");
     let script = steps(json!([
-        write("{dir}/../escaped"), write("{dir}/link/escaped"), write("/dev/shm/escaped-from-dex"),
+        write("{dir}/../escaped"), write("{dir}/link/escaped"), write("/no-such-place/escaped"),
         write("{dir}/.git/config"), write("a.txt"), {"say": "done"},
     ]));
     let run = run_in(place, script, |_| (), &Stop::new());
@@ -483,4 +483,18 @@ fn an_agent_that_is_not_installed_is_unavailable() {
             ..
         }
     ));
+}
+
+#[test]
+fn h04_a_quota_that_is_only_complained_of_is_told_while_it_is_tried_again() {
+    let run = run(json!([
+        {"run": "echo 'AI_APICallError: 429 rate limit' >&2; sleep 1.2; echo '429 again' >&2"},
+        {"sleep": 300}, {"say": "there"},
+    ]));
+    run.finished();
+    let retries = run
+        .events
+        .iter()
+        .filter(|it| matches!(it, Event::Retry { .. }));
+    assert_eq!(retries.count(), 2, "{:#?}", run.events);
 }

@@ -104,6 +104,9 @@ impl From<GitError> for Failure {
         match &error {
             GitError::Locked { .. } => plain(Exit::Locked, &error)
                 .hint("Wait for the process that holds it. If none does, `dex doctor` tells more."),
+            GitError::NotLocal { .. } => plain(Exit::Failed, &error).hint(
+                "Nothing was changed. Type it again where the remote can be reached; `git fetch --refetch --no-filter` brings everything here.",
+            ),
             _ => plain(Exit::Failed, &error),
         }
     }
@@ -142,6 +145,9 @@ impl From<FactsError> for Failure {
             FactsError::NotFound(_) => {
                 plain(Exit::NotFound, &error).hint("See which there are with `dex runs`.")
             }
+            FactsError::NoCheckpoint(_) => plain(Exit::NotFound, &error).hint(
+                "`dex timeline` lists the stages: name one as plan:2, verify:2#1 or RUN@plan:2.",
+            ),
             FactsError::Several(_) => {
                 plain(Exit::Usage, &error).hint("Name one: its branch, its id or the six digits.")
             }
@@ -261,6 +267,14 @@ impl From<RunError> for Failure {
             }
             RunError::ElsewhereNow { ref branch, .. } => {
                 let hint = format!("Go back with `git switch {branch}`, then `dex resume`.");
+                plain(Exit::Moved, &error).hint(hint)
+            }
+            RunError::Unmarked(ref lost) => {
+                let hint = format!(
+                    "Give it its message back with {}, or have the stage done again after {}; then `dex resume`.",
+                    lost.way_back(),
+                    lost.way_on()
+                );
                 plain(Exit::Moved, &error).hint(hint)
             }
             RunError::Operation(_) => plain(Exit::Moved, &error)

@@ -54,4 +54,5 @@ Exit codes:
   2  usage or configuration    7  a cap was hit
   3  not found                 8  locked by another process
   4  agent missing or not      9  waiting for an answer
-     logged in                 130, 143  interrupted, terminated";
+     logged in                 129, 130, 143  terminal closed, interrupted,
+                                              terminated";

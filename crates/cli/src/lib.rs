@@ -12,6 +12,7 @@ pub mod progress;
 pub mod session;
 pub mod ui;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -25,7 +26,16 @@ pub fn dex_main() -> ExitCode {
     if let Some(status) = agents::guard::main_if_guard() {
         return ExitCode::from(u8::try_from(status).unwrap_or(1));
     }
-    let args = Dex::parse();
+    let args = Dex::try_parse().unwrap_or_else(|told| {
+        if told.use_stderr() {
+            told.exit();
+        }
+        // Help and version are results like any other.
+        if let Err(error) = told.print().and_then(|()| std::io::stdout().flush()) {
+            ui::unwritten(&error);
+        }
+        std::process::exit(0)
+    });
     let choice = match args.color {
         Color::Auto => anstream::ColorChoice::Auto,
         Color::Always => anstream::ColorChoice::Always,

@@ -6,6 +6,7 @@ use std::io::{IsTerminal as _, Write as _};
 use anstyle::{AnsiColor, Style};
 
 use crate::error::Failure;
+use crate::exit::Exit;
 
 /// Faint.
 pub const DIM: Style = Style::new().dimmed();
@@ -25,22 +26,38 @@ pub fn styled(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A line of results, on standard output. A reader that went away ends the program quietly.
+/// A line of results, on standard output. A reader that went away ends the program quietly; any
+/// other failure to write, such as a full disk, is an error: half a result is none.
 pub fn out(text: impl AsRef<str>) {
     let text = text.as_ref();
     match crate::pager::write(text) {
         Some(true) => return,
-        Some(false) => std::process::exit(0),
+        Some(false) => unwritten(&std::io::ErrorKind::BrokenPipe.into()),
         None => {}
     }
     let mut stdout = anstream::stdout().lock();
-    if stdout
+    let written = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.write_all(b"\n"))
-        .is_err()
-    {
+        .and_then(|()| stdout.flush());
+    if let Err(error) = written {
+        unwritten(&error);
+    }
+}
+
+/// Ends the program: its results have no reader, or nowhere to go.
+pub(crate) fn unwritten(error: &std::io::Error) -> ! {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
+    let told = Failure::new(
+        Exit::Failed,
+        "the result could not be written to standard output",
+    )
+    .because(error)
+    .hint("What the command did stands. Make room, or write elsewhere, and ask again.");
+    failure(&told);
+    std::process::exit(i32::from(told.exit.code()))
 }
 
 /// A line of talk, on standard error.

@@ -33,6 +33,9 @@ pub enum FactsError {
     /// Nothing has this name.
     #[error("there is no run {0}")]
     NotFound(String),
+    /// Nothing has this name, or what has it is no commit.
+    #[error("there is no finished stage or commit {0}")]
+    NoCheckpoint(String),
     /// Several unfinished runs, and none was named.
     #[error("several runs are not finished: {}", .0.join(", "))]
     Several(Vec<String>),
@@ -320,7 +323,7 @@ pub struct Found {
 
 /// Finds what a person means by a checkpoint. `plan:2` is one of this work tree's run.
 pub fn checkpoint(repo: &Repo, name: &str) -> Result<Found, FactsError> {
-    let missing = || FactsError::NotFound(name.to_owned());
+    let missing = || FactsError::NoCheckpoint(name.to_owned());
     let (run, rest) = match name.rsplit_once('@') {
         Some((run, rest)) if rest.contains(':') => (Some(run), rest),
         _ => (None, name),

@@ -191,11 +191,8 @@ fn manifest(before: &Before<'_>, done: &Finished, answer: Option<&Answer>) -> Op
     };
     match done.attempt.stage {
         Stage::Learnings => {
-            feature.status = match done.cycle_outcome {
-                Some(CycleOutcome::Completed) => FeatureStatus::Completed,
-                Some(CycleOutcome::Skipped) => FeatureStatus::Skipped,
-                Some(CycleOutcome::Failed) | None => FeatureStatus::Active,
-            };
+            let outcome = done.cycle_outcome.unwrap_or(CycleOutcome::Failed);
+            feature.status = FeatureStatus::after(outcome);
         }
         Stage::Completion => {}
         _ => {

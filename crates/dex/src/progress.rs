@@ -142,7 +142,7 @@ impl Progress {
     }
 }
 
-fn place_of(message: &gitdb::checkpoint::StageMessage) -> Option<Place> {
+pub(crate) fn place_of(message: &gitdb::checkpoint::StageMessage) -> Option<Place> {
     let stage = message.checkpoint.stage.as_str().parse::<Stage>().ok()?;
     Some(Place {
         stage,
@@ -156,7 +156,7 @@ fn place_of(message: &gitdb::checkpoint::StageMessage) -> Option<Place> {
 
 /// Ids that a later commit says it reverts, in git's own words, and whose revert was not
 /// reverted in turn.
-fn reverted_ids(commits: &[Commit]) -> HashSet<String> {
+pub(crate) fn reverted_ids(commits: &[Commit]) -> HashSet<String> {
     let mut undone: HashSet<String> = HashSet::new();
     // Newest first: a revert that is itself reverted is in the set before we reach it.
     for commit in commits {

@@ -10,7 +10,7 @@ use gitdb::repo::Commit;
 
 use crate::element;
 use crate::files::manifest::{Feature, Manifest, Status as FeatureStatus};
-use crate::files::record::{CycleOutcome, Decision, Phase, PhaseStatus, Record, Verify};
+use crate::files::record::{Decision, Phase, PhaseStatus, Record, Verify};
 use crate::files::state::State;
 use crate::live::{Live, Pause, Question, Work};
 use crate::progress::{self, Outcomes, Progress};
@@ -121,6 +121,8 @@ pub struct Reconciled {
     pub parent_run_id: Option<String>,
     /// The project's verify command it works with.
     pub verify_command: Option<String>,
+    /// Commits that hold a stage's paid work and no longer its message, oldest first.
+    pub unmarked: Vec<Unmarked>,
     /// Everything that did not agree, and what was taken.
     pub differences: Vec<Difference>,
 }
@@ -164,6 +166,42 @@ pub enum Unfinished {
     ReadyToCommit(Place),
 }
 
+/// A stage commit whose message was amended away. Without its two lines it is no stage commit,
+/// for stock git either, so the stage does not count; and doing it again would pay twice for
+/// what is there. A person says which: the message comes back, or the commit is reverted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmarked {
+    /// The commit as it is now.
+    pub commit: Oid,
+    /// The stage whose work it holds.
+    pub place: Place,
+    /// Its first parent.
+    pub parent: Oid,
+    /// Whether it is the newest of the branch.
+    pub is_tip: bool,
+}
+
+impl Unmarked {
+    /// What a person types to make it count again.
+    pub fn way_back(&self) -> String {
+        let message = self.place.message();
+        let (subject, marker) = message.trim_end().split_once('\n').expect("two lines");
+        if self.is_tip {
+            return format!("`git commit --amend -m '{subject}' -m '{marker}'`");
+        }
+        format!(
+            "`git rebase -i {}`: mark {} with `reword`, and write these two lines: `{subject}` and `{marker}`",
+            self.parent.short(),
+            self.commit.short()
+        )
+    }
+
+    /// What a person types to have the stage done again.
+    pub fn way_on(&self) -> String {
+        format!("`git revert {}`", self.commit.short())
+    }
+}
+
 /// Something that did not agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
@@ -178,6 +216,32 @@ impl Reconciled {
     pub fn last_verify(&self, cycle: u32) -> Option<&Verify> {
         progress::last_verify(&self.phases, cycle)
             .or_else(|| progress::last_verify(&self.inherited, cycle))
+    }
+
+    /// What went wrong last with a feature, for whoever goes on with it: what the newest
+    /// verification of the cycle found, and before there is one, what ended the feature's cycle
+    /// before.
+    pub fn failures(&self, place: &Place) -> Vec<String> {
+        if let Some(verify) = self.last_verify(place.cycle) {
+            return verify_failures(verify);
+        }
+        let of_feature = |it: &&Phase| {
+            it.feature == place.feature && it.cycle.is_some_and(|cycle| cycle < place.cycle)
+        };
+        let all = self.inherited.iter().chain(&self.phases);
+        let earlier: Vec<&Phase> = all.filter(of_feature).collect();
+        let Some(cycle) = earlier.iter().filter_map(|it| it.cycle).max() else {
+            return Vec::new();
+        };
+        let in_it = earlier.iter().filter(|it| it.cycle == Some(cycle));
+        let verify = in_it.clone().rev().find_map(|it| it.verify.as_ref());
+        let failed = in_it.filter(|it| it.status == PhaseStatus::Failed);
+        let mut found: Vec<String> = failed
+            .filter_map(|it| Some(format!("{}: {}", it.stage.as_ref()?, it.reason.as_ref()?)))
+            .collect();
+        found.dedup();
+        found.extend(verify.map(verify_failures).unwrap_or_default());
+        found
     }
 
     /// What gap analysis decided for a cycle, also for an inherited one.
@@ -247,6 +311,7 @@ pub fn reconcile(facts: &Facts) -> Reconciled {
         verify_command: record
             .and_then(|it| it.verify_command.clone())
             .or(start.and_then(|it| it.settings.verify_command.clone())),
+        unmarked: unmarked(facts),
         differences: Vec::new(),
         progress,
         outcomes,
@@ -255,6 +320,64 @@ pub fn reconcile(facts: &Facts) -> Reconciled {
     };
     result.differences = differences(facts, &result);
     result
+}
+
+/// What a verification found, also where only the command says so.
+fn verify_failures(verify: &Verify) -> Vec<String> {
+    if !verify.failures.is_empty() || verify.passed {
+        return verify.failures.clone();
+    }
+    let command = verify.command.as_deref().unwrap_or("verify");
+    let exit = verify.exit.map(|it| format!(" (exit {it})"));
+    vec![format!("{command} failed{}", exit.unwrap_or_default())]
+}
+
+fn place_of(phase: &Phase) -> Option<Place> {
+    Some(Place {
+        stage: phase.stage.as_ref()?.parse().ok()?,
+        cycle: phase.cycle.unwrap_or(0),
+        feature: phase.feature.clone(),
+    })
+}
+
+/// Finds commits that the record knows as a stage's, by the parent it started from and had, and
+/// that do not say so.
+fn unmarked(facts: &Facts) -> Vec<Unmarked> {
+    let recorded = progress::phases(facts.record.got());
+    let reverted = progress::reverted_ids(&facts.commits);
+    let mut found = Vec::new();
+    for (at, commit) in facts.commits.iter().enumerate() {
+        let Some(parent) = commit.parents.first() else {
+            continue;
+        };
+        if commit.stage.is_some() || reverted.contains(commit.oid.as_str()) {
+            continue;
+        }
+        let of_commit = |it: &&Phase| {
+            it.status == PhaseStatus::Completed
+                && it.checkpoint.is_some()
+                && it.parent_sha.as_deref() == Some(parent.as_str())
+        };
+        let Some(place) = recorded.iter().rfind(of_commit).and_then(place_of) else {
+            continue;
+        };
+        // Done again since, or a commit of a person's just before the stage's own.
+        let mut newer = facts.commits[..at].iter();
+        let settled = newer.any(|it| {
+            let stage = it.stage.as_ref().and_then(progress::place_of);
+            stage.is_some_and(|it| it.stage == place.stage && it.cycle == place.cycle)
+        });
+        if !settled {
+            found.push(Unmarked {
+                commit: commit.oid.clone(),
+                place,
+                parent: parent.clone(),
+                is_tip: at == 0,
+            });
+        }
+    }
+    found.reverse();
+    found
 }
 
 /// The attempts of the runs this one was forked from, oldest first.
@@ -349,14 +472,12 @@ fn features(
             it.cycle
                 .is_some_and(|cycle| progress.count(Stage::Learnings, cycle) > 0)
         });
-        feature.status = match known
+        let outcome = known
             .and_then(|it| it.cycle)
-            .and_then(|it| outcomes.cycles.get(&it))
-        {
-            Some(CycleOutcome::Completed) => FeatureStatus::Completed,
-            Some(CycleOutcome::Skipped) => FeatureStatus::Skipped,
-            Some(CycleOutcome::Failed) => FeatureStatus::Active,
-            None if begun && feature.status == FeatureStatus::Pending => FeatureStatus::Active,
+            .and_then(|it| outcomes.cycles.get(&it));
+        feature.status = match outcome {
+            Some(outcome) => FeatureStatus::after(*outcome),
+            None if begun => feature.status.begun(),
             None => feature.status,
         };
     }
@@ -395,6 +516,18 @@ fn differences(facts: &Facts, run: &Reconciled) -> Vec<Difference> {
             format!(
                 "{} was reverted by hand; it counts as not done",
                 reverted.place.label()
+            ),
+        );
+    }
+    for lost in &run.unmarked {
+        say(
+            "stage_unmarked",
+            format!(
+                "{} holds the work of {} and no longer its message, so it does not count; give the message back with {}, or have the stage done again after {}",
+                lost.commit.short(),
+                lost.place.label(),
+                lost.way_back(),
+                lost.way_on()
             ),
         );
     }
@@ -484,7 +617,9 @@ fn missing_records(run: &Reconciled, say: &mut impl FnMut(&'static str, String))
                 .done
                 .iter()
                 .chain(&run.progress.reverted)
-                .any(|it| it.place.checkpoint() == *name)
+                .map(|it| &it.place)
+                .chain(run.unmarked.iter().map(|it| &it.place))
+                .any(|it| it.checkpoint() == *name)
         })
         .collect();
     orphans.dedup();

@@ -110,24 +110,14 @@ pub fn report(run: &Reconciled, notes: Vec<String>, diffs: &Diffs) -> Report {
         .iter()
         .map(|it| feature(run, it, diffs))
         .collect();
-    let verdict = match outcome::verdict(run) {
-        Verdict::Good => "good",
-        Verdict::Skipped => "skipped",
-        Verdict::Unverified => "unverified",
-        Verdict::Open => "open",
-    };
-    let at_rest = matches!(run.status, RunStatus::Paused | RunStatus::NeedsInput);
     let mut report = Report {
         version: 1,
         run_id: run.run_id.clone(),
         branch: run.branch.clone(),
         tip: run.tip.as_ref().map(Oid::to_string),
         status: run.status.name(),
-        verdict,
-        stopped: run.pause.as_ref().filter(|_| at_rest).map(|it| Stopped {
-            reason: it.reason.name(),
-            why: it.why.clone(),
-        }),
+        verdict: verdict(run),
+        stopped: stopped(run),
         unfinished: pending(run),
         goal: run.goal.clone(),
         agent: run.agent.clone(),
@@ -141,40 +131,33 @@ pub fn report(run: &Reconciled, notes: Vec<String>, diffs: &Diffs) -> Report {
         features,
         failed_attempts: run.phases.iter().filter_map(failed).collect(),
         skipped_stages: run.phases.iter().filter_map(skipped).collect(),
-        assumptions: each(
-            run,
-            |it| &it.assumptions,
-            |checkpoint, assumption| Assumed {
-                checkpoint,
-                assumption,
-            },
-        ),
-        left_out: each(
-            run,
-            |it| &it.left_out,
-            |checkpoint, left_out| LeftOutAt {
-                checkpoint,
-                left_out,
-            },
-        ),
-        noticed: each(
-            run,
-            |it| &it.noticed,
-            |checkpoint, text| Noticed { checkpoint, text },
-        ),
+        assumptions: each(run, |it| &it.assumptions, Assumed::at),
+        left_out: each(run, |it| &it.left_out, LeftOutAt::at),
+        noticed: each(run, |it| &it.noticed, Noticed::at),
         notes,
-        differences: run
-            .differences
-            .iter()
-            .map(|it| Differing {
-                code: it.code,
-                text: it.text.clone(),
-            })
-            .collect(),
+        differences: run.differences.iter().map(Differing::of).collect(),
         next: Vec::new(),
     };
     report.next = next::commands(run, &report);
     report
+}
+
+fn verdict(run: &Reconciled) -> &'static str {
+    match outcome::verdict(run) {
+        Verdict::Good => "good",
+        Verdict::Skipped => "skipped",
+        Verdict::Unverified => "unverified",
+        Verdict::Open => "open",
+    }
+}
+
+fn stopped(run: &Reconciled) -> Option<Stopped> {
+    let at_rest = matches!(run.status, RunStatus::Paused | RunStatus::NeedsInput);
+    let pause = run.pause.as_ref().filter(|_| at_rest)?;
+    Some(Stopped {
+        reason: pause.reason.name(),
+        why: pause.why.clone(),
+    })
 }
 
 fn pending(run: &Reconciled) -> Option<Pending> {

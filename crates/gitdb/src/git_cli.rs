@@ -32,6 +32,15 @@ pub enum GitError {
         /// What git said.
         stderr: String,
     },
+    /// An object that a partial clone left with its remote, and the remote did not give it. It
+    /// exists; it is not here (case C19).
+    #[error(
+        "an object of this partial clone is not available locally, and its remote did not give it: {stderr}"
+    )]
+    NotLocal {
+        /// What git said.
+        stderr: String,
+    },
     /// It did not end within its time.
     #[error("git {command} did not end within {seconds} s")]
     TimedOut {
@@ -39,6 +48,24 @@ pub enum GitError {
         command: String,
         /// The limit it had.
         seconds: u64,
+    },
+    /// Its output is larger than the caller takes; it was ended.
+    #[error("git {command} gave more than {limit} bytes")]
+    TooMuch {
+        /// The subcommand, for people.
+        command: String,
+        /// How many bytes are taken.
+        limit: usize,
+    },
+    /// A file in a commit is larger than we read.
+    #[error("{path} in {} is larger than {} MiB and was not read", tree_ish.short(), limit >> 20)]
+    TooLarge {
+        /// The file, from the root.
+        path: String,
+        /// In what.
+        tree_ish: crate::Oid,
+        /// How many bytes are read.
+        limit: usize,
     },
     /// It answered something this version of ours does not understand.
     #[error("git {command} gave an answer that could not be read: {what}")]
@@ -118,6 +145,7 @@ pub struct Call<'g> {
     stdin: Option<Vec<u8>>,
     envs: Vec<(OsString, OsString)>,
     timeout: Duration,
+    at_most: usize,
 }
 
 /// What a finished call gave.
@@ -216,11 +244,18 @@ impl Git {
             stdin: None,
             envs: Vec::new(),
             timeout: self.timeout,
+            at_most: usize::MAX,
         }
     }
 }
 
 impl Call<'_> {
+    /// Takes at most so many bytes of standard output; more is an error, and ends the call.
+    pub(crate) fn at_most(mut self, bytes: usize) -> Self {
+        self.at_most = bytes;
+        self
+    }
+
     /// Feeds standard input (it is empty otherwise).
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());
@@ -255,7 +290,7 @@ impl Call<'_> {
     pub fn output(self) -> Result<Output, GitError> {
         let command = self.command();
         let name = self.name();
-        run::to_the_end(command, self.stdin, self.timeout, &name)
+        run::to_the_end(command, self.stdin, self.timeout, self.at_most, &name)
     }
 
     /// Runs to the end; a non-zero exit is an error. Returns standard output.
@@ -338,6 +373,11 @@ impl Call<'_> {
 impl Output {
     /// The error a non-zero exit becomes.
     pub(crate) fn failed(self, command: &str) -> GitError {
+        if self.stderr.contains("from promisor remote") {
+            return GitError::NotLocal {
+                stderr: bounded(&self.stderr),
+            };
+        }
         GitError::Failed {
             command: command.to_owned(),
             status: self.status,

@@ -40,7 +40,8 @@ impl Known {
     fn argv(self) -> &'static [&'static str] {
         match self {
             Known::Gemini => &["gemini", "--acp"],
-            Known::Opencode => &["opencode", "acp"],
+            // With its errors: it tries a refused request again for ever and tells it only there.
+            Known::Opencode => &["opencode", "acp", "--print-logs", "--log-level", "ERROR"],
             Known::Claude => &["claude-agent-acp"],
             Known::Codex => &["codex-acp"],
         }
@@ -288,7 +289,8 @@ mod tests {
     #[test]
     fn a_short_name_stands_for_its_command_line_and_nothing_else_is_changed() {
         assert_eq!(resolve(&words("gemini")), words("gemini --acp"));
-        assert_eq!(resolve(&words("opencode")), words("opencode acp"));
+        let opencode = words("opencode acp --print-logs --log-level ERROR");
+        assert_eq!(resolve(&words("opencode")), opencode);
         assert_eq!(resolve(&words("codex-acp")), words("codex-acp"));
         assert_eq!(
             resolve(&words("gemini --acp -m x")),

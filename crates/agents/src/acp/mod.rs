@@ -34,8 +34,8 @@ pub use known::{Known, installed, resolve};
 use crate::process::{self, End, Finished, Go, Input, Line, StartError};
 use crate::text::{OUTCOME_BYTES, Tail, with_causes};
 use crate::{
-    Agent, Availability, Ended, Failure, Held, Limits, Outcome, Refusal, Request, Sink, Stop,
-    ToolSurface, Usage, redact,
+    Agent, Availability, Ended, Event, Failure, Held, Limits, Outcome, Refusal, Request, Sink,
+    Stop, ToolSurface, Usage, redact,
 };
 use client::Client;
 use files::WorkDir;
@@ -49,6 +49,12 @@ const SET_UP: Duration = Duration::from_secs(120);
 const GRACE: Duration = Duration::from_secs(2);
 /// The same when somebody waits for us to stop.
 const SHORT_GRACE: Duration = Duration::from_secs(1);
+
+/// Some agents try a refused request again for ever and say so only on standard error. After this
+/// long without anything else it is taken for what it is: a quota to wait for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Complaints less apart than this are one.
+const APART: Duration = Duration::from_secs(1);
 
 /// An agent that speaks the Agent Client Protocol.
 #[derive(Debug, Clone)]
@@ -161,6 +167,8 @@ impl Agent for Acp {
         };
         let mut client = Client::new(request, self.known(), self.may_log_in(), dir);
         let old = request.session.as_deref();
+        // The protocol says that cost is a session's; Claude's adapter tells an attempt's own.
+        let old = old.filter(|_| self.known() != Some(Known::Claude));
         client.updates.cost_before = old.map_or(0, |it| cost_of_session(&request.scratch, it));
         let mut talk = Talk {
             client,
@@ -171,6 +179,7 @@ impl Agent for Acp {
             over_at: None,
             cancelled_at: None,
             stderr: Tail::default(),
+            complaints: Complaints::default(),
         };
         // Ours alone: a stop first asks the agent to cancel.
         let never = Stop::new();
@@ -195,13 +204,53 @@ struct Talk<'a> {
     over_at: Option<Instant>,
     cancelled_at: Option<(Instant, Duration)>,
     stderr: Tail,
+    complaints: Complaints,
+}
+
+/// Refused requests that the agent told of on standard error since it last said anything to us.
+#[derive(Debug, Default)]
+struct Complaints {
+    first: Option<Instant>,
+    last: Option<Instant>,
+    count: u32,
+    line: String,
+}
+
+impl Complaints {
+    /// True for one that is not a further line of the one before.
+    fn take(&mut self, line: &str) -> bool {
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now - last < APART) {
+            return false;
+        }
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+        self.count += 1;
+        self.line = updates::one_line(line);
+        true
+    }
+
+    fn exhaust(&self, patience: Duration) -> bool {
+        self.count >= 2 && self.first.is_some_and(|it| it.elapsed() > patience)
+    }
 }
 
 impl Talk<'_> {
     fn go_on(&mut self, input: &Input, line: Option<Line>, sink: &mut Sink<'_>) -> Go {
         match line {
-            Some(Line::Out(line)) => self.client.line(&line),
-            Some(Line::Err(line)) => self.stderr.push(&line),
+            Some(Line::Out(line)) => {
+                self.complaints = Complaints::default();
+                self.client.line(&line);
+            }
+            Some(Line::Err(line)) => {
+                self.stderr.push(&line);
+                if verdict::is_complaint(&line) && self.complaints.take(&line) {
+                    sink(Event::Retry {
+                        attempt: self.complaints.count,
+                        why: self.complaints.line.clone(),
+                    });
+                }
+            }
             None => {}
         }
         self.look_at_the_bounds();
@@ -241,6 +290,8 @@ impl Talk<'_> {
             End::TimeOut.ended_by(self.limits)
         } else if let Some(ended) = self.client.over() {
             Some(ended)
+        } else if self.complaints.exhaust(PATIENCE) {
+            Some(verdict::of_complaint(&self.complaints.line, now_unix()))
         } else {
             phase
                 .filter(|_| self.phase.1.elapsed() > SET_UP)

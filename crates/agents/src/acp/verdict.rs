@@ -15,6 +15,13 @@ static QUOTA: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(429|529)\b|rate.?limit|usage.?limit|hit your .*limit|limit reached|quota|too many requests|overloaded|resource.?exhausted|at capacity",
     )
 });
+/// What a program says to people when it is told to come back later. Narrower than [`QUOTA`]: these
+/// lines are about anything.
+static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(429|529)\b|rate.?limit|usage.?limit|too many requests|overloaded|resource.?exhausted",
+    )
+});
 static ACCOUNT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b(401|403)\b|unauthori[sz]ed|authenticat|api.?key|not logged in|/login|credential|billing|credit balance|insufficient (balance|funds)",
@@ -68,6 +75,17 @@ pub(super) fn of_error(error: &RpcError, login: &str, now_unix: i64) -> Ended {
     } else {
         failed(Failure::AgentError, said)
     }
+}
+
+/// Whether a line on standard error complains of a used-up quota or an overloaded service.
+pub(super) fn is_complaint(line: &str) -> bool {
+    COMPLAINT.is_match(line)
+}
+
+/// A quota that a complaint tells of.
+pub(super) fn of_complaint(line: &str, now_unix: i64) -> Ended {
+    let until_unix = quota::until(line, now_unix);
+    Ended::Quota { until_unix }
 }
 
 /// What the reason means for which a prompt ended.

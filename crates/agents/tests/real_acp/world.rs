@@ -55,16 +55,9 @@ impl Who {
     }
 
     fn argv(&self) -> Vec<OsString> {
-        let argument = match self.known {
-            Known::Gemini => Some("--acp"),
-            Known::Opencode => Some("acp"),
-            Known::Claude | Known::Codex => None,
-        };
-        let program = self.program.as_os_str().to_owned();
-        [program]
-            .into_iter()
-            .chain(argument.map(OsString::from))
-            .collect()
+        let mut argv = agents::acp::resolve(&[self.known.name().into()]);
+        argv[0] = self.program.as_os_str().to_owned();
+        argv
     }
 
     fn environment(&self, url: &str) -> Vec<(&'static str, OsString)> {

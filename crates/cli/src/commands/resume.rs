@@ -21,16 +21,22 @@ use crate::ui;
 /// Goes on with a run.
 pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
     let repo = session::open(dir)?;
-    session::root(&repo)?;
+    let root = session::root(&repo)?;
+    let mut inherited = None;
     if args.detached {
         // A session of its own: closing the terminal does not reach it. Already having one is fine.
         let _ = rustix::process::setsid();
+        inherited = RunLock::take_over(standard_input()?, root, &repo.git_dir)?;
     }
     if let Some(from) = &args.from {
         return fork(&repo, from, args);
     }
     let known = facts::find(&repo, args.run.as_deref())?;
-    let facts = facts::read(&repo, &known)?;
+    let mut facts = facts::read(&repo, &known)?;
+    if inherited.is_some() {
+        // That is us.
+        facts.running = None;
+    }
     let reconciled = dex::reconcile::reconcile(&facts);
     if let Some(pid) = facts.running {
         return Err(Failure::new(
@@ -81,7 +87,10 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
     }
     let root = session::root(&repo)?.to_owned();
     dex::run::forget_stop(&repo, &live.run_id);
-    let lock = RunLock::acquire(&root, &repo.git_dir)?;
+    let lock = match inherited {
+        Some(lock) => lock,
+        None => RunLock::acquire(&root, &repo.git_dir)?,
+    };
     // Read again under the lock: the process that held it may have moved on.
     if let Some(newer) = Live::read(&repo, &live.run_id)? {
         live = newer;
@@ -105,8 +114,7 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         if choice.is_none() || !head_moved(&live) {
             dex::run::check_place(&repo, &live)?;
         }
-        drop(lock);
-        return run::detach(&repo, &live, &again(args, choice));
+        return run::detach(&repo, &live, &again(args, choice), lock);
     }
     let limits = settings(&repo)?;
     take_over(&mut live, args, &reconciled, &limits);
@@ -116,6 +124,15 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         choice,
     };
     run::carry_out(repo, live, lock, agent, sitting)
+}
+
+/// Standard input as a file of our own, which nothing that is started from here inherits.
+fn standard_input() -> std::io::Result<std::fs::File> {
+    use std::os::fd::AsFd as _;
+    let file = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    Ok(file.into())
 }
 
 fn settings(repo: &Repo) -> Result<dex::live::Settings, Failure> {
@@ -343,8 +360,7 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
         parent.branch.as_deref().unwrap_or("the other one")
     ));
     if args.detach {
-        drop(lock);
-        return run::detach(&repo, &live, &run::steps(args.step));
+        return run::detach(&repo, &live, &run::steps(args.step), lock);
     }
     run::carry_out(
         repo,

@@ -87,8 +87,7 @@ pub fn start_and_carry_out(dir: &Path, args: &args::Run, pace: Pace) -> Result<E
         );
     }
     if args.detach {
-        drop(lock);
-        return detach(&repo, &live, &steps(args.step));
+        return detach(&repo, &live, &steps(args.step), lock);
     }
     if pace.person {
         ui::talk("Clarification questions come first; after them you can leave.");
@@ -396,8 +395,9 @@ pub fn steps(step: bool) -> Vec<String> {
     }
 }
 
-/// Goes on in the background, in a session of its own, with a log.
-pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failure> {
+/// Goes on in the background, in a session of its own, with a log. The lock goes with it, as its
+/// standard input: there is no moment in which another run could begin here.
+pub fn detach(repo: &Repo, live: &Live, words: &[String], lock: RunLock) -> Result<Exit, Failure> {
     let log = Live::dir(repo, &live.run_id).join("log");
     std::fs::create_dir_all(&log)?;
     let log = log.join("runner.log");
@@ -413,7 +413,7 @@ pub fn detach(repo: &Repo, live: &Live, words: &[String]) -> Result<Exit, Failur
         .args(["--color", "never", "resume", &live.run_id, "--detached"])
         .args(words)
         .current_dir(&live.worktree)
-        .stdin(std::process::Stdio::null())
+        .stdin(lock.hand_over()?)
         .stdout(out)
         .stderr(err)
         .spawn()?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dex::facts::{self, FactsError, Found};
+use dex::facts::{self, Found};
 use dex::files::record::{Decision, Phase};
 use dex::progress::{self, Finished};
 use dex::reconcile::Reconciled;
@@ -49,14 +49,7 @@ pub fn show(dir: &Path, args: &args::Show) -> Result<Exit, Failure> {
 /// The named checkpoint; without a name the newest stage of this work tree's run.
 fn find(repo: &Repo, name: Option<&str>) -> Result<Found, Failure> {
     if let Some(name) = name {
-        return facts::checkpoint(repo, name).map_err(|error| match error {
-            FactsError::NotFound(_) => Failure::new(
-                Exit::NotFound,
-                format!("there is no finished stage or commit {name}"),
-            )
-            .hint("`dex timeline` lists the stages: name one as plan:2, verify:2#1 or RUN@plan:2."),
-            other => other.into(),
-        });
+        return Ok(facts::checkpoint(repo, name)?);
     }
     let known = facts::find(repo, None)?;
     let run = facts::read_run(repo, &known)?;

@@ -187,7 +187,8 @@ fn failed(way: Way, error: &UndoError) -> Failure {
 fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
     let entries = undo::list(repo)?;
     if as_json {
-        let all: Vec<Value> = entries.iter().map(to_json).collect();
+        let all = entries.iter().map(|it| to_json(repo, it));
+        let all: Vec<Value> = all.collect::<Result<_, _>>()?;
         ui::json(&json!({ "entries": all }));
         return Ok(Exit::Done);
     }
@@ -204,8 +205,16 @@ fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
             n if n == next_redo => styled(NAME, "  ← dex redo"),
             _ => String::new(),
         };
+        let stages = leaving(repo, it)?.len();
+        let older = match stages {
+            0 => String::new(),
+            some => styled(
+                WARN,
+                format!("  from before {}", ui::count(some, "finished stage")),
+            ),
+        };
         ui::out(format!(
-            "{:>4}  {}  {} {}{mark}",
+            "{:>4}  {}  {} {}{older}{mark}",
             it.n,
             ui::moment(&session::rfc3339(it.time_unix)),
             clean(&it.reason),
@@ -215,14 +224,23 @@ fn list(repo: &Repo, as_json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn to_json(entry: &Entry) -> Value {
+/// The finished stages that would leave their branch. What an entry that cannot be read would do
+/// is not known; `dex undo` says so when it comes to it.
+fn leaving(repo: &Repo, entry: &Entry) -> Result<Vec<String>, Failure> {
+    match entry.kind {
+        EntryKind::Undo | EntryKind::Redo { .. } => preview::stages(repo, entry),
+        EntryKind::Redone | EntryKind::Interrupted => Ok(Vec::new()),
+    }
+}
+
+fn to_json(repo: &Repo, entry: &Entry) -> Result<Value, Failure> {
     let (kind, of) = match entry.kind {
         EntryKind::Undo => ("undo", None),
         EntryKind::Redo { of } => ("redo", Some(of)),
         EntryKind::Redone => ("redone", None),
         EntryKind::Interrupted => ("interrupted", None),
     };
-    json!({
+    Ok(json!({
         "n": entry.n,
         "kind": kind,
         "of": of,
@@ -230,5 +248,6 @@ fn to_json(entry: &Entry) -> Value {
         "time": session::rfc3339(entry.time_unix),
         "bytes": entry.bytes,
         "commit": entry.oid,
-    })
+        "beforeStages": leaving(repo, entry)?,
+    }))
 }

@@ -184,6 +184,72 @@ fn an_amended_stage_commit_still_counts() {
     assert_eq!(project.repo.git(&["show", "HEAD:forgotten.txt"]), "mine");
 }
 
+/// The message back, as `dex status` says it; between backticks.
+fn named(text: &str, begins: &str) -> String {
+    let at = text.find(begins).unwrap_or_else(|| panic!("{text}"));
+    text[at..].split('`').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_stage_whose_message_was_amended_away_is_not_paid_for_twice() {
+    let project = paused();
+    project
+        .repo
+        .git(&["commit", "-q", "--amend", "-m", "What I learned today"]);
+    let found = codes(&project);
+    assert!(found.contains(&"stage_unmarked".to_owned()), "{found:?}");
+    let told = project.dex(&["status"]).out;
+    let before = project.fingerprint();
+    let answer = project.exits(5, &["resume", "--cycles", "9"]);
+    assert!(answer.err.contains("Cycle 1 — Learnings"), "{}", answer.err);
+    assert_eq!(project.fingerprint().0, before.0, "no ref has moved");
+    let command = named(&told, "git commit --amend");
+    assert!(answer.err.contains(&command), "{told}{}", answer.err);
+    let shell = |line: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", line]).current_dir(project.repo.path());
+        let out = project.repo.hermetic(&mut shell).output().unwrap();
+        assert!(out.status.success(), "{line}: {out:?}");
+    };
+    shell(&command);
+    assert_eq!(codes(&project), ["tip_moved"]);
+    let stages = finish(&project, "given back");
+    assert_eq!(stages.len(), 20, "{stages:#?}");
+    assert_eq!(count(&stages, "learnings:1"), 1, "{stages:#?}");
+}
+
+#[test]
+fn a_stage_whose_message_was_amended_away_is_done_again_once_it_is_reverted() {
+    let project = paused();
+    project
+        .repo
+        .git(&["commit", "-q", "--amend", "-m", "What I learned today"]);
+    let told = project.dex(&["status"]).out;
+    let revert = named(&told, "git revert");
+    let id = revert.rsplit(' ').next().unwrap();
+    project.repo.git(&["revert", "--no-edit", id]);
+    let stages = finish(&project, "reverted");
+    assert_eq!(count(&stages, "learnings:1"), 1, "{stages:#?}");
+    assert_eq!(count(&stages, "verify:1"), 1, "{stages:#?}");
+}
+
+#[test]
+fn a_record_of_many_megabytes_is_an_error_that_names_it_and_costs_no_memory() {
+    let project = paused();
+    let id = project.json(&["status", "--json"])["runId"].clone();
+    let path = format!(".dex/runs/{}.json", id.as_str().unwrap());
+    project.repo.write(&path, vec![b' '; 80 << 20]);
+    project.repo.git(&["add", &path]);
+    project.repo.git(&["commit", "-qm", "a record gone wrong"]);
+    std::fs::remove_file(project.repo.path().join(&path)).unwrap();
+    let answer = project.exits(1, &["status"]);
+    assert!(
+        answer.err.contains(&path) && answer.err.contains("larger than 64 MiB"),
+        "{}",
+        answer.err
+    );
+}
+
 #[test]
 fn a_reverted_stage_counts_as_not_done_and_is_done_again() {
     let project = paused();

@@ -89,3 +89,44 @@ fn a_full_disk_stops_the_run_by_name_and_nothing_is_torn_f06() {
         drop(disk);
     }
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_none() {
+    let project = Project::new(&super::support::good(&["Say hello"]));
+    project.exits(0, &["run"]);
+    let commands: [&[&str]; 16] = [
+        &["status"],
+        &["status", "--json"],
+        &["report"],
+        &["report", "--json"],
+        &["report", "--md"],
+        &["runs"],
+        &["timeline"],
+        &["log"],
+        &["show"],
+        &["show", "plan:1", "--json"],
+        &["config"],
+        &["prompts", "plan"],
+        &["doctor"],
+        &["completions", "bash"],
+        &["--help"],
+        &["--version"],
+    ];
+    for args in commands {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let out = project.command(args).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(1), "{args:?}: {said}");
+        assert!(
+            said.contains("error: the result could not be written") && said.contains("No space"),
+            "{args:?}: {said}"
+        );
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let out = project.command(args).stdout(writer).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{args:?}");
+    }
+}

@@ -490,3 +490,25 @@ fn each_failure_of_an_agent_is_named_in_record_and_report() {
         assert!(report.contains(failure), "{report}");
     }
 }
+
+#[test]
+fn the_half_ticked_tasks_of_an_earlier_plan_are_not_this_plans() {
+    let ticked =
+        "# Tasks\n\n## Phase 1: First\n\n- [x] T001 One\n\n## Phase 2: Second\n\n- [ ] T002 Two\n";
+    let settings = json!({ "verifyCommand": "false", "limits": { "maxVerifyRetries": 0 } });
+    let titles = ["Say hello", "Wave"];
+    let project = Project::with(settings, &titles, |cycle, name| match (cycle, name) {
+        (1, "implement") => Some(wrote("{specDir}/tasks.md", ticked)),
+        (2, "gap_analysis") => Some(json!({ "delay": 0, "structured_output":
+            { "decision": "REPLAN_FEATURE", "reason": "the plan does not hold" } })),
+        (2, "tasks") => Some(json!({ "delay": 0, "cost": 0.01 })),
+        _ => None,
+    });
+    project.dex(&["run", "--cycles", "2"]);
+    let tried = project.phases_of("tasks", 2);
+    assert_eq!(tried.len(), 2, "asked once more: {tried:?}");
+    for attempt in &tried {
+        assert_eq!(attempt["reason"], "missing_output", "{attempt}");
+    }
+    assert!(!project.checkpoints().contains(&"implement:2".to_owned()));
+}

@@ -162,3 +162,64 @@ fn a_person_who_adds_and_commits_beside_a_run_loses_nothing() {
         .collect();
     assert_eq!(ours.len(), 13, "{stages:#?}");
 }
+
+#[test]
+fn the_lock_goes_to_the_background_without_a_moment_in_which_it_is_free() {
+    let project = Project::with(json!({}), &["Say hello"], |_, name| {
+        let mut stage = super::support::wrote("{specDir}/plan.md", "# Plan\n");
+        stage["hang"] = json!(3000);
+        (name == "plan").then_some(stage)
+    });
+    let path = project.repo.path().join(".git/dex/run.lock");
+    let mut child = project.start(&["run", "--detach"]);
+    let mut held = false;
+    let mut told = None;
+    // What another `dex` would do, as fast as it goes, until the background is well at work.
+    while told.is_none_or(|it: std::time::Instant| it.elapsed().as_millis() < 500) {
+        if told.is_none() && child.try_wait().unwrap().is_some() {
+            told = Some(std::time::Instant::now());
+        }
+        let Ok(file) = std::fs::File::open(&path) else {
+            continue;
+        };
+        let free = file.try_lock().is_ok();
+        assert!(!(held && free), "it was free for a moment");
+        held |= !free;
+        std::thread::sleep(std::time::Duration::from_micros(50));
+    }
+    assert!(held);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    project.exits(0, &["stop", "--now"]);
+    let free = std::fs::File::open(&path).unwrap().try_lock().is_ok();
+    assert!(free, "nothing that was started keeps it");
+}
+
+#[test]
+fn g02_a_killed_run_holds_nobody_up() {
+    let project = Project::with(json!({}), &["Say hello"], |_, name| {
+        let mut stage = super::support::wrote("{specDir}/plan.md", "# Plan\n");
+        stage["hang"] = json!(true);
+        (name == "plan").then_some(stage)
+    });
+    let mut child = project.start(&["run"]);
+    project.until("plan", |it| it.is_at("plan"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(project.repo.path().join(".dex/state.lock").exists());
+    for args in [
+        &["status"][..],
+        &["runs"],
+        &["report"],
+        &["resume"],
+        &["log"],
+    ] {
+        let began = std::time::Instant::now();
+        let answer = project.dex(args);
+        let took = began.elapsed();
+        assert!(took.as_secs() < 5, "{args:?}: {took:?}: {}", answer.err);
+        assert_ne!(answer.code, Some(8), "{args:?}: {}", answer.err);
+    }
+    // Nor does it hold up git: nothing of ours is in its way.
+    project.repo.git(&["status"]);
+    project.repo.git(&["stash", "list"]);
+}

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod agent_files;
 mod agent_git;
 mod by_hand;
 mod disk_full;
@@ -14,6 +15,7 @@ mod main_job;
 mod odd;
 mod odd_files;
 mod old_dex;
+mod prompts;
 mod questions;
 mod read_run;
 mod resuming;
@@ -23,3 +25,4 @@ mod starting;
 mod stopping;
 mod support;
 mod taking_up;
+mod terminal;

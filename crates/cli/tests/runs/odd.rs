@@ -164,6 +164,82 @@ fn in_a_partial_clone_c19() {
 }
 
 #[test]
+fn in_a_partial_clone_what_is_not_here_is_said_to_be_missing_and_never_absent_c19() {
+    let project = Project::new(&usual());
+    project.exits(0, &["run", "--small"]);
+    let origin = project.repo.path().to_owned();
+    project
+        .repo
+        .git(&["config", "uploadpack.allowFilter", "true"]);
+    let to = project.repo.beside("clone");
+    let url = format!("file://{}", origin.display());
+    let words = ["clone", "-q", "--filter=blob:none", "-b", "main", &url];
+    project
+        .repo
+        .git(&[&words[..], &[to.to_str().unwrap()]].concat());
+    let away = project.repo.beside("offline");
+    std::fs::rename(&origin, &away).unwrap();
+    let there = |args: &[&str]| {
+        let mut command = project.command(args);
+        command.current_dir(&to).output().unwrap()
+    };
+    let out = there(&["report", "--json"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("not available locally"), "{said}");
+    std::fs::rename(&away, &origin).unwrap();
+    let out = there(&["report", "--json"]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    let here = project.exits(0, &["report", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), here.out);
+}
+
+#[test]
+fn work_trees_that_are_not_here_stay_registered_c25() {
+    let project = Project::in_repo(repo(&[]), &usual());
+    for name in ["elsewhere", "beside"] {
+        let path = project.repo.beside(name);
+        project
+            .repo
+            .git(&["worktree", "add", "-q", "--detach", path.to_str().unwrap()]);
+        // As in a container, where the host's paths are not there.
+        std::fs::rename(&path, project.repo.beside(&format!("{name}-of-the-host"))).unwrap();
+    }
+    for (key, value) in [
+        ("gc.auto", "1"),
+        ("gc.autoDetach", "false"),
+        ("gc.worktreePruneExpire", "now"),
+        ("maintenance.auto", "true"),
+    ] {
+        project.repo.git(&["config", key, value]);
+    }
+    let registered = || {
+        let list = project.repo.git(&["worktree", "list", "--porcelain"]);
+        let ours = |it: &&str| it.starts_with("worktree ");
+        list.lines()
+            .filter(ours)
+            .take(3)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let before = registered();
+    assert_eq!(before.len(), 3);
+    project.exits(0, &["run", "--small"]);
+    for args in [
+        &["status"][..],
+        &["report"],
+        &["doctor"],
+        &["undo", "--list"],
+        &["runs"],
+    ] {
+        project.dex(args);
+    }
+    project.repo.git(&["switch", "-q", "main"]);
+    project.exits(0, &["run", "--small", "--worktree", "-m", "Say hello"]);
+    assert_eq!(registered(), before);
+}
+
+#[test]
 fn in_a_sparse_checkout_files_outside_the_cone_stay_in_the_tree() {
     for index in ["--no-sparse-index", "--sparse-index"] {
         let repo = repo(&[]);

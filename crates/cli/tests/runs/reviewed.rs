@@ -270,6 +270,17 @@ fn undo_names_the_finished_stages_that_would_leave_the_branch() {
     child.wait().unwrap();
     project.exits(0, &["resume", "--discard", "--step"]);
     project.exits(0, &["resume", "--step"]);
+    let listed = project.exits(0, &["undo", "--list"]);
+    assert!(
+        listed.out.contains("from before 2 finished stages"),
+        "{}",
+        listed.out
+    );
+    let entries = project.json(&["undo", "--list", "--json"]);
+    assert_eq!(
+        entries["entries"][0]["beforeStages"],
+        json!(["plan:1", "tasks:1"])
+    );
     let answer = project.exits(0, &["undo", "--dry-run"]);
     let told = "it is from before 2 finished stages, which leave the branch (`dex redo` brings them back):\n    plan:1, tasks:1\n";
     assert!(answer.err.contains(told), "{}", answer.err);
@@ -293,4 +304,19 @@ fn a_deleted_branch_is_brought_back_by_the_command_that_is_named() {
     project.repo.git(&["branch", &branch, &tip]);
     project.repo.git(&["switch", "-q", &branch]);
     project.exits(0, &["resume"]);
+}
+
+#[test]
+fn what_is_no_commit_is_named_with_what_can_be_shown() {
+    let project = Project::new(&good(&["Say hello"]));
+    project.exits(0, &["run"]);
+    for name in ["HEAD^{tree}", "HEAD:README.md", "nothing", "plan:9"] {
+        let answer = project.exits(3, &["show", name]);
+        let text = format!(
+            "error: there is no finished stage or commit {name}\nhint: `dex timeline` lists the stages"
+        );
+        assert!(answer.err.contains(&text), "{name}: {}", answer.err);
+        let answer = project.exits(3, &["resume", "--from", name]);
+        assert!(answer.err.contains(&text), "{name}: {}", answer.err);
+    }
 }

@@ -282,7 +282,7 @@ fn b07_an_operation_in_progress_is_named() {
 }
 
 #[test]
-fn the_home_directory_is_refused_also_through_a_link() {
+fn c13_the_home_directory_is_refused_also_through_a_link() {
     let project = project();
     let link = project.repo.beside("link");
     std::os::unix::fs::symlink(project.repo.path(), &link).unwrap();

@@ -120,8 +120,8 @@ fn stop_now_ends_the_agent_and_both_ways_on_work() {
 }
 
 #[test]
-fn an_interrupt_ends_with_130_and_a_termination_with_143() {
-    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+fn an_interrupt_ends_with_130_a_termination_with_143_and_a_closed_terminal_with_129() {
+    for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let project = hangs_in_plan();
         let mut child = project.start(&["run"]);
         project.until("plan", |it| it.is_at("plan"));
@@ -131,8 +131,15 @@ fn an_interrupt_ends_with_130_and_a_termination_with_143() {
         let status = project.json(&["status", "--json"]);
         assert_eq!(status["pause"]["reason"], "user_abort");
         assert_eq!(status["unfinished"], "half_done");
+        assert_eq!(
+            project.repo.read(HALF),
+            "# Half a plan\n",
+            "nothing is lost"
+        );
         works_again(&project);
         project.exits(0, &["resume", "--discard"]);
+        assert!(project.is_kept(HALF), "{name}");
+        assert_eq!(project.checkpoints().len(), 13, "{name}");
     }
 }
 

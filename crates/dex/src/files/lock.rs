@@ -11,6 +11,10 @@
 //! them on the removed file. For the same reason whoever got a lock looks whether the file is
 //! still the one of that name.
 //!
+//! A lock belongs to an open file, not to a process, so a process that inherits the file has the
+//! lock without a moment in which nobody has it: [`RunLock::hand_over`], [`RunLock::take_over`].
+//! That is `run.lock`; `state.lock` is let go of and taken again under its cover.
+//!
 //! Asking who holds it writes nothing, and takes no lock while the holder is visibly alive.
 
 use std::fs::{File, TryLockError};
@@ -48,6 +52,7 @@ pub struct RunLock {
     state: File,
     state_path: PathBuf,
     told: Told,
+    handed_over: bool,
 }
 
 /// Who runs.
@@ -111,15 +116,40 @@ impl RunLock {
     /// `git_dir` is the work tree's own git directory, so that linked work trees run side by
     /// side.
     pub fn acquire(work_tree: &Path, git_dir: &Path) -> Result<RunLock, LockError> {
-        let told = Told::now();
         let run = lock(git_dir, &git_dir.join(RUN_LOCK))?;
+        RunLock::with(run, work_tree, git_dir)
+    }
+
+    /// Lets go of everything but the lock itself, which is in the returned file: whoever
+    /// inherits it goes on with [`RunLock::take_over`]. Until then others are told of us.
+    pub fn hand_over(mut self) -> io::Result<File> {
+        let file = self.run.try_clone()?;
+        self.handed_over = true;
+        Ok(file)
+    }
+
+    /// Takes over from the process that handed this file down; none when it is not the lock.
+    pub fn take_over(
+        file: File,
+        work_tree: &Path,
+        git_dir: &Path,
+    ) -> Result<Option<RunLock>, LockError> {
+        // What is inherited locked is locked again at no cost; anything else has to win it.
+        if !is_still(&file, &git_dir.join(RUN_LOCK)) || file.try_lock().is_err() {
+            return Ok(None);
+        }
+        RunLock::with(file, work_tree, git_dir).map(Some)
+    }
+
+    fn with(run: File, work_tree: &Path, git_dir: &Path) -> Result<RunLock, LockError> {
         let state_path = work_tree.join(STATE_LOCK);
         let state = lock(work_tree, &state_path)?;
         let held = RunLock {
             run,
             state,
             state_path,
-            told,
+            told: Told::now(),
+            handed_over: false,
         };
         held.tell().map_err(|source| LockError::Io {
             path: git_dir.join(RUN_LOCK),
@@ -157,7 +187,9 @@ impl Drop for RunLock {
         if is_still(&self.state, &self.state_path) {
             let _ = std::fs::remove_file(&self.state_path);
         }
-        let _ = self.run.set_len(0);
+        if !self.handed_over {
+            let _ = self.run.set_len(0);
+        }
     }
 }
 
@@ -376,6 +408,24 @@ mod tests {
         assert_eq!(place.holder(), None);
         assert!(!place.tree().join(STATE_LOCK).exists());
         place.acquire().unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_is_handed_over_is_held_all_the_time() {
+        let place = Place::new();
+        let first = place.acquire().unwrap();
+        let file = first.hand_over().unwrap();
+        assert!(matches!(place.acquire(), Err(LockError::Held { .. })));
+        assert_eq!(place.holder().unwrap().pid, std::process::id());
+        let taken = RunLock::take_over(file, &place.tree(), &place.git());
+        let second = taken.unwrap().unwrap();
+        assert!(matches!(place.acquire(), Err(LockError::Held { .. })));
+        assert!(place.tree().join(STATE_LOCK).exists());
+        drop(second);
+        assert_eq!(place.holder(), None);
+        let other = File::open("/dev/null").unwrap();
+        let none = RunLock::take_over(other, &place.tree(), &place.git()).unwrap();
+        assert!(none.is_none());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::{Component, Path};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::record::CycleOutcome;
 use super::store::{self, FileError};
 
 /// From the root of the work tree.
@@ -72,6 +73,26 @@ pub enum Status {
     Completed,
     /// Given up.
     Skipped,
+}
+
+impl Status {
+    /// What a feature is after a cycle of its own that came to this. One that failed is still at
+    /// work.
+    pub fn after(outcome: CycleOutcome) -> Status {
+        match outcome {
+            CycleOutcome::Completed => Status::Completed,
+            CycleOutcome::Skipped => Status::Skipped,
+            CycleOutcome::Failed => Status::Active,
+        }
+    }
+
+    /// What it is once a stage of its own has finished, its cycle not being over.
+    pub fn begun(self) -> Status {
+        match self {
+            Status::Pending => Status::Active,
+            Status::Active | Status::Completed | Status::Skipped => self,
+        }
+    }
 }
 
 impl Manifest {

@@ -267,6 +267,39 @@ pub struct Differing {
     pub text: String,
 }
 
+impl Assumed {
+    pub(super) fn at(checkpoint: String, assumption: Assumption) -> Assumed {
+        Assumed {
+            checkpoint,
+            assumption,
+        }
+    }
+}
+
+impl LeftOutAt {
+    pub(super) fn at(checkpoint: String, left_out: LeftOut) -> LeftOutAt {
+        LeftOutAt {
+            checkpoint,
+            left_out,
+        }
+    }
+}
+
+impl Noticed {
+    pub(super) fn at(checkpoint: String, text: String) -> Noticed {
+        Noticed { checkpoint, text }
+    }
+}
+
+impl Differing {
+    pub(super) fn of(difference: &crate::reconcile::Difference) -> Differing {
+        Differing {
+            code: difference.code,
+            text: difference.text.clone(),
+        }
+    }
+}
+
 impl Verified {
     /// The project's own command passed.
     pub fn is_by_command(&self) -> bool {

@@ -243,31 +243,23 @@ pub(super) struct Values<'a> {
 impl Values<'_> {
     /// By placeholder. Every placeholder has a value, if only an empty one.
     pub(super) fn map(&self) -> BTreeMap<&'static str, String> {
-        let feature = self.feature;
+        let mut all = BTreeMap::new();
+        all.extend(self.files());
+        all.extend(self.of_feature());
+        all.extend(self.of_part());
+        all.extend(self.told());
+        all
+    }
+
+    /// Where things are.
+    fn files(&self) -> [(&'static str, String); 11] {
         let in_spec = |name: &str| self.spec_dir.map(|dir| format!("{dir}/{name}"));
         let constitution = if self.root.join(OLD_CONSTITUTION).is_file() {
             OLD_CONSTITUTION
         } else {
             CONSTITUTION
         };
-        let learned = std::fs::read_to_string(self.root.join(".dex/learnings.md"));
-        let answers: Vec<String> = self
-            .answers
-            .iter()
-            .map(|(q, a)| format!("- {q} — {a}"))
-            .collect();
-        let tasks = self.part.map(|part| {
-            let lines = part.phase.tasks.iter().map(|task| {
-                let mark = if task.done == tasks::Done::Yes {
-                    "x"
-                } else {
-                    " "
-                };
-                format!("- [{mark}] {} {}", task.id, task.text)
-            });
-            lines.collect::<Vec<_>>().join("\n")
-        });
-        BTreeMap::from([
+        [
             ("goal_file", self.paths.goal.clone()),
             ("product_domain_file", self.paths.product.clone()),
             ("technical_domain_file", self.paths.technical.clone()),
@@ -275,58 +267,62 @@ impl Values<'_> {
             ("constitution_file", constitution.to_owned()),
             ("manifest_file", manifest_path()),
             ("learnings_file", ".dex/learnings.md".to_owned()),
-            (
-                "learnings",
-                learnings::tail(&learned.unwrap_or_default(), LEARNINGS_BYTES),
-            ),
             ("spec_dir", self.spec_dir.unwrap_or_default().to_owned()),
             ("spec_file", in_spec("spec.md").unwrap_or_default()),
             ("plan_file", in_spec("plan.md").unwrap_or_default()),
             ("tasks_file", in_spec("tasks.md").unwrap_or_default()),
-            (
-                "feature_title",
-                feature.map_or_else(String::new, |it| it.title.clone()),
-            ),
-            (
-                "feature_description",
-                feature.map_or_else(String::new, |it| it.description.clone()),
-            ),
-            (
-                "feature_slug",
-                feature.and_then(|it| it.slug.clone()).unwrap_or_default(),
-            ),
+        ]
+    }
+
+    fn of_feature(&self) -> [(&'static str, String); 4] {
+        let of = |text: fn(&Feature) -> String| self.feature.map(text).unwrap_or_default();
+        [
+            ("feature_title", of(|it| it.title.clone())),
+            ("feature_description", of(|it| it.description.clone())),
+            ("feature_slug", of(|it| it.slug.clone().unwrap_or_default())),
             ("cycle", self.cycle.to_string()),
-            (
-                "phase_number",
-                self.part.map_or(1, |it| it.phase.number).to_string(),
-            ),
-            (
-                "phase_title",
-                self.part
-                    .map_or_else(|| "all tasks".to_owned(), |it| it.phase.title.clone()),
-            ),
-            ("phase_tasks", tasks.unwrap_or_default()),
-            (
-                "verify_command",
-                self.live
-                    .start
-                    .settings
-                    .verify_command
-                    .clone()
-                    .unwrap_or_default(),
-            ),
+        ]
+    }
+
+    /// The part of `implement` at work; as a whole where there is none.
+    fn of_part(&self) -> [(&'static str, String); 3] {
+        let Some(Part { phase, .. }) = self.part else {
+            return [
+                ("phase_number", "1".to_owned()),
+                ("phase_title", "all tasks".to_owned()),
+                ("phase_tasks", String::new()),
+            ];
+        };
+        let lines = phase.tasks.iter().map(|task| {
+            let mark = if task.done == tasks::Done::Yes {
+                "x"
+            } else {
+                " "
+            };
+            format!("- [{mark}] {} {}", task.id, task.text)
+        });
+        [
+            ("phase_number", phase.number.to_string()),
+            ("phase_title", phase.title.clone()),
+            ("phase_tasks", lines.collect::<Vec<_>>().join("\n")),
+        ]
+    }
+
+    /// What commands, agents and people said.
+    fn told(&self) -> [(&'static str, String); 6] {
+        let learned = std::fs::read_to_string(self.root.join(".dex/learnings.md"));
+        let learned = learned.unwrap_or_default();
+        let verify_command = self.live.start.settings.verify_command.clone();
+        let failures = self.failures.iter().map(|it| format!("- {it}"));
+        let answers = self.answers.iter().map(|(q, a)| format!("- {q} — {a}"));
+        [
+            ("learnings", learnings::tail(&learned, LEARNINGS_BYTES)),
+            ("verify_command", verify_command.unwrap_or_default()),
             ("verify_output", self.verify_output.to_owned()),
-            (
-                "failures",
-                self.failures
-                    .iter()
-                    .map(|it| format!("- {it}"))
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            ),
+            ("failures", failures.collect::<Vec<_>>().join("\n")),
             ("note", self.live.notes.join("\n\n")),
-            ("answers", answers.join("\n")),
-        ])
+            ("answers", answers.collect::<Vec<_>>().join("\n")),
+        ]
     }
 }
 

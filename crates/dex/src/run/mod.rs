@@ -19,7 +19,7 @@ use crate::files::store::FileError;
 use crate::live::{Live, Pause, PauseReason, Work};
 use crate::next::{Next, next};
 use crate::outcome::{self, Verdict};
-use crate::reconcile::{Facts, Reconciled, reconcile};
+use crate::reconcile::{Facts, Reconciled, Unmarked, reconcile};
 use crate::stage::{Place, Stage};
 
 mod attempt;
@@ -27,6 +27,8 @@ mod commit;
 pub mod dotdex;
 mod inputs;
 mod judged;
+mod output;
+mod placing;
 pub mod setup;
 mod stages;
 mod stop;
@@ -192,6 +194,9 @@ pub enum RunError {
         /// Where HEAD is.
         found: String,
     },
+    /// A stage commit lost its message; doing the stage again would pay for it twice.
+    #[error("{} holds the work of {} and no longer says so", .0.commit.short(), .0.place.label())]
+    Unmarked(Box<Unmarked>),
     /// A merge, rebase … is open in the work tree.
     #[error("a {0:?} is in progress in the work tree")]
     Operation(gitdb::repo::Operation),
@@ -267,6 +272,9 @@ impl Runner<'_> {
             let (run, facts) = self.read()?;
             if self.control.wants_end() {
                 return self.pause(PauseReason::UserAbort, "it was asked to stop".to_owned());
+            }
+            if let Some(lost) = run.unmarked.first() {
+                return Err(RunError::Unmarked(Box::new(lost.clone())));
             }
             let settings = self.live.start.settings.clone();
             let went = match next(&run, &settings) {

@@ -310,18 +310,11 @@ impl Runner<'_> {
             tries += 1;
             let prompt = self.prompt(ask, feedback.as_deref())?;
             let job = Job {
-                place: place.clone(),
-                spec_dir: ask.spec_dir.map(str::to_owned),
-                part: ask.part.map(|it| it.phase.number),
-                prompt,
-                tools: tools(place.stage),
-                verify: ask.verified.map(|it| it.verify.clone()),
-                verified_files: ask.verified.map(|it| it.files.clone()),
-                noticed: ask.verified.map_or_else(Vec::new, |it| it.noticed.clone()),
                 session: session.take(),
                 cycle_outcome: outcome,
                 number,
                 once_more: tries < TRIES,
+                ..ask.job(prompt)
             };
             number += 1;
             match self.attempt(&job)? {
@@ -333,18 +326,10 @@ impl Runner<'_> {
                 }
                 Tried::Capped { detail } => {
                     let detail = self.which_cap(&detail);
-                    self.finish_what_is_left()?;
-                    return Ok(Parted::Went(Went::Pause(
-                        PauseReason::BudgetExceeded,
-                        detail,
-                    )));
+                    return self.pause_part(PauseReason::BudgetExceeded, detail);
                 }
                 Tried::Unavailable { detail } => {
-                    self.finish_what_is_left()?;
-                    return Ok(Parted::Went(Went::Pause(
-                        PauseReason::AgentUnavailable,
-                        detail,
-                    )));
+                    return self.pause_part(PauseReason::AgentUnavailable, detail);
                 }
                 Tried::Quota { until_unix } => {
                     tries -= 1;
@@ -359,6 +344,12 @@ impl Runner<'_> {
                 }
             }
         }
+    }
+
+    /// Sets aside what is left of an attempt; the run pauses.
+    fn pause_part(&mut self, reason: PauseReason, detail: String) -> Result<Parted, RunError> {
+        self.finish_what_is_left()?;
+        Ok(Parted::Went(Went::Pause(reason, detail)))
     }
 
     /// Which of the two budgets an attempt used up, and how it is raised.
@@ -418,11 +409,7 @@ impl Runner<'_> {
             .flat_map(|it| &it.assumptions)
             .map(|it| (it.question.clone(), it.answer.clone()))
             .collect();
-        let failures = ask
-            .run
-            .last_verify(ask.step.place.cycle)
-            .map(|it| it.failures.clone())
-            .unwrap_or_default();
+        let failures = ask.run.failures(&ask.step.place);
         let values = Values {
             root: &self.live.worktree,
             paths: &paths,
@@ -438,9 +425,7 @@ impl Runner<'_> {
         let mut text = prompt::render(template, &values.map())
             .map_err(|source| RunError::Prompt { stage, source })?;
         if let Some(feedback) = feedback {
-            text.push_str("\n\n## Your last attempt could not be used\n\n");
-            text.push_str(feedback);
-            text.push_str("\n\nWhat you wrote is still there. Mend this and answer again.\n");
+            text.push_str(&prompt::try_again(feedback));
         }
         Ok(text)
     }
@@ -473,7 +458,23 @@ impl Runner<'_> {
                 super::judged::explain_secrets(&found),
             ));
         }
-        let problem = super::judged::tell_secrets(&found);
+        let ask = Asked {
+            run,
+            step,
+            part: None,
+            spec_dir: done.attempt.spec_dir.as_deref(),
+            verified,
+        };
+        self.ask_without_secrets(&ask, &done, &super::judged::tell_secrets(&found))
+    }
+
+    /// The one attempt more in which an agent takes a likely secret out again.
+    fn ask_without_secrets(
+        &mut self,
+        ask: &Asked<'_>,
+        done: &Finished,
+        problem: &str,
+    ) -> Result<Went, RunError> {
         let ending = crate::element::Ending {
             at: done.ended_at.clone(),
             duration_ms: done.duration_ms,
@@ -482,26 +483,15 @@ impl Runner<'_> {
         };
         let status = crate::files::record::PhaseStatus::Failed;
         let phase = crate::element::of_attempt(&done.attempt, status, Some(&ending));
-        let ask = Asked {
-            run,
-            step,
-            part: None,
-            spec_dir: done.attempt.spec_dir.as_deref(),
-            verified,
-        };
         let job = Job {
-            place: step.place.clone(),
-            spec_dir: done.attempt.spec_dir.clone(),
             part: done.attempt.part,
-            prompt: self.prompt(&ask, Some(&problem))?,
-            tools: tools(step.place.stage),
             verify: done.attempt.verify.clone(),
             verified_files: done.attempt.verified_files.clone(),
             noticed: done.noticed.clone(),
             session: done.attempt.session.clone(),
             cycle_outcome: done.cycle_outcome,
             number: done.attempt.number + 1,
-            once_more: false,
+            ..ask.job(self.prompt(ask, Some(problem))?)
         };
         self.live.attempts.push(phase);
         self.live.work = Work::Idle;
@@ -514,7 +504,7 @@ impl Runner<'_> {
                 self.live
                     .attempts
                     .retain(|it| it.phase_id != done.attempt.phase_id);
-                self.live.work = Work::AgentFinished(done);
+                self.live.work = Work::AgentFinished(Box::new(done.clone()));
                 self.live.write(&self.repo)?;
             }
         }
@@ -529,6 +519,28 @@ struct Asked<'a> {
     part: Option<&'a Part>,
     spec_dir: Option<&'a str>,
     verified: Option<&'a verify::Ran>,
+}
+
+impl Asked<'_> {
+    /// A first and only attempt at it.
+    fn job(&self, prompt: String) -> Job {
+        let place = &self.step.place;
+        let verified = self.verified;
+        Job {
+            place: place.clone(),
+            spec_dir: self.spec_dir.map(str::to_owned),
+            part: self.part.map(|it| it.phase.number),
+            prompt,
+            tools: tools(place.stage),
+            verify: verified.map(|it| it.verify.clone()),
+            verified_files: verified.map(|it| it.files.clone()),
+            noticed: verified.map_or_else(Vec::new, |it| it.noticed.clone()),
+            session: None,
+            cycle_outcome: None,
+            number: 1,
+            once_more: false,
+        }
+    }
 }
 
 enum Parted {

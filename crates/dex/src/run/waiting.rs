@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Event, Reply, RunError, Runner, Went, stamp};
 use crate::answer::{self, Question};
 use crate::files::record::Assumption;
-use crate::live::{PauseReason, Work};
+use crate::live::{Finished, PauseReason, Work};
 use crate::stage::Stage;
 
 impl Runner<'_> {
@@ -59,62 +59,77 @@ impl Runner<'_> {
             return Ok(None);
         };
         let mut done = done.clone();
-        let stage = done.attempt.stage;
-        let checked = done
-            .answer
-            .as_ref()
-            .and_then(|it| answer::check(stage.name(), it).ok());
-        let mut questions: Vec<Question> = checked
-            .map(|it| it.questions().to_vec())
-            .unwrap_or_default();
-        // After a restart some may be settled already.
-        questions.retain(|it| {
-            let asked = agents::redact::redact(&it.question);
-            !done.assumptions.iter().any(|given| given.question == asked)
-        });
+        let questions = open_questions(&done);
         if questions.is_empty() {
             return Ok(None);
         }
-        let asked_at_once = matches!(
-            stage,
-            Stage::ClarificationProduct
-                | Stage::ClarificationTechnical
-                | Stage::ClarificationSynthesis
-        );
-        if self.live.start.ask && !(self.person && asked_at_once) {
-            let count = questions.len();
-            self.live.question = Some(crate::live::Question {
-                checkpoint: done.attempt.place().checkpoint(),
-                asks: questions,
-                given: Vec::new(),
-            });
-            self.live.write(&self.repo)?;
-            let why = format!(
-                "{count} question{} wait for an answer",
-                if count == 1 { "" } else { "s" }
+        let asked_at_once = self.person
+            && matches!(
+                done.attempt.stage,
+                Stage::ClarificationProduct
+                    | Stage::ClarificationTechnical
+                    | Stage::ClarificationSynthesis
             );
-            return Ok(Some(Went::Pause(PauseReason::NeedsInput, why)));
+        if self.live.start.ask && !asked_at_once {
+            return self.wait_for_answers(&done, questions).map(Some);
         }
         for question in &questions {
-            let reply = if self.person && asked_at_once {
+            let reply = if asked_at_once {
                 self.observer.ask(question)
             } else {
                 Reply::Nobody
             };
-            let assumed = question.assumed().unwrap_or("left to the agent").to_owned();
-            let (answer, by) = match reply {
-                Reply::Answer(answer) => (answer, "person"),
-                Reply::Nobody => (assumed, "assumed"),
-            };
-            done.assumptions.push(Assumption {
-                question: agents::redact::redact(&question.question),
-                answer: agents::redact::redact(&answer),
-                by: by.to_owned(),
-                more: serde_json::Map::new(),
-            });
+            done.assumptions.push(settled(question, reply));
         }
         self.live.work = Work::AgentFinished(done);
         self.live.write(&self.repo)?;
         Ok(None)
+    }
+
+    /// Writes the questions down for `dex answer`; the run ends here.
+    fn wait_for_answers(
+        &mut self,
+        done: &Finished,
+        questions: Vec<Question>,
+    ) -> Result<Went, RunError> {
+        let count = questions.len();
+        self.live.question = Some(crate::live::Question {
+            checkpoint: done.attempt.place().checkpoint(),
+            asks: questions,
+            given: Vec::new(),
+        });
+        self.live.write(&self.repo)?;
+        let why = format!(
+            "{count} question{} wait for an answer",
+            if count == 1 { "" } else { "s" }
+        );
+        Ok(Went::Pause(PauseReason::NeedsInput, why))
+    }
+}
+
+/// What an answer asks; after a restart some may be settled already.
+fn open_questions(done: &Finished) -> Vec<Question> {
+    let stage = done.attempt.stage;
+    let given = done.answer.as_ref();
+    let checked = given.and_then(|it| answer::check(stage.name(), it).ok());
+    let mut questions = checked.map_or_else(Vec::new, |it| it.questions().to_vec());
+    questions.retain(|it| {
+        let asked = agents::redact::redact(&it.question);
+        !done.assumptions.iter().any(|given| given.question == asked)
+    });
+    questions
+}
+
+fn settled(question: &Question, reply: Reply) -> Assumption {
+    let assumed = question.assumed().unwrap_or("left to the agent").to_owned();
+    let (answer, by) = match reply {
+        Reply::Answer(answer) => (answer, "person"),
+        Reply::Nobody => (assumed, "assumed"),
+    };
+    Assumption {
+        question: agents::redact::redact(&question.question),
+        answer: agents::redact::redact(&answer),
+        by: by.to_owned(),
+        more: serde_json::Map::new(),
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn to_the_end(
     mut command: Command,
     stdin: Option<Vec<u8>>,
     limit: Duration,
+    at_most: usize,
     name: &str,
 ) -> Result<Output, GitError> {
     command
@@ -44,9 +45,15 @@ pub(super) fn to_the_end(
         });
     }
     let (done, ended) = channel();
-    let stdout = collect(child.stdout.take(), done.clone());
-    let stderr = collect(child.stderr.take(), done);
+    let stdout = collect(child.stdout.take(), at_most, done.clone());
+    let stderr = collect(child.stderr.take(), usize::MAX, done);
     let status = wait(&mut child, &ended, limit, name)?;
+    if stdout.lock().is_ok_and(|it| it.len() > at_most) {
+        return Err(GitError::TooMuch {
+            command: name.to_owned(),
+            limit: at_most,
+        });
+    }
     Ok(Output {
         status: status.code(),
         stdout: take(&stdout),
@@ -61,8 +68,13 @@ fn take(shared: &Shared) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Reads a pipe to its end on a thread, and reports that end.
-fn collect<R: Read + Send + 'static>(pipe: Option<R>, done: std::sync::mpsc::Sender<()>) -> Shared {
+/// Reads a pipe to its end on a thread, and reports that end. Past `at_most` bytes it closes the
+/// pipe, and git ends by itself at its next write.
+fn collect<R: Read + Send + 'static>(
+    pipe: Option<R>,
+    at_most: usize,
+    done: std::sync::mpsc::Sender<()>,
+) -> Shared {
     let shared = Shared::default();
     if let Some(mut pipe) = pipe {
         let into = Arc::clone(&shared);
@@ -72,14 +84,17 @@ fn collect<R: Read + Send + 'static>(pipe: Option<R>, done: std::sync::mpsc::Sen
                 match pipe.read(&mut chunk) {
                     Ok(0) => break,
                     Ok(n) => {
-                        if let Ok(mut held) = into.lock() {
-                            held.extend_from_slice(&chunk[..n]);
+                        let Ok(mut held) = into.lock() else { break };
+                        held.extend_from_slice(&chunk[..n]);
+                        if held.len() > at_most {
+                            break;
                         }
                     }
                     Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                     Err(_) => break,
                 }
             }
+            drop(pipe);
             let _ = done.send(());
         });
     }

@@ -9,6 +9,10 @@ use crate::checkpoint::StageMessage;
 use crate::git_cli::Output;
 use crate::{GitError, Oid, files, refs};
 
+/// Files of a commit that are larger are not read: what we keep there is far smaller, and a
+/// reader must not need as much memory as somebody wrote.
+pub(crate) const MAX_FILE_BYTES: usize = 64 << 20;
+
 /// How many lines one file's change added and removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStat {
@@ -144,13 +148,13 @@ impl Repo {
             Some(0) => parse_oid("rev-parse", &out.stdout).map(Some),
             // Quietly: no such thing. Anything said is an error, not an answer.
             Some(1 | 128) if out.stderr.is_empty() => Ok(None),
-            Some(128) if names_nothing(&out.stderr) => Ok(None),
+            Some(1 | 128) if names_no_commit(&out.stderr) => Ok(None),
             _ => Err(out.failed("rev-parse")),
         }
     }
 
     /// The bytes of a file in a commit or tree; none when it is not there. A read that fails
-    /// for any other reason is an error, never "not there" (case A19).
+    /// for any other reason is an error, never "not there" (case A19), and so is a file above 64 MiB.
     pub fn read_file(&self, tree_ish: &Oid, path: &str) -> Result<Option<Vec<u8>>, GitError> {
         let Some(entry) = self.tree_entry(tree_ish, path)? else {
             return Ok(None);
@@ -158,11 +162,20 @@ impl Repo {
         if entry.kind != "blob" {
             return Ok(None);
         }
-        let bytes = self
+        let read = self
             .git
             .read(["cat-file", "blob", entry.oid.as_str()])
-            .bytes()?;
-        Ok(Some(bytes))
+            .at_most(MAX_FILE_BYTES)
+            .bytes();
+        match read {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(GitError::TooMuch { limit, .. }) => Err(GitError::TooLarge {
+                path: path.to_owned(),
+                tree_ish: tree_ish.clone(),
+                limit,
+            }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Paths of files under `dir` in a commit or tree (not recursive), sorted.
@@ -382,8 +395,13 @@ pub(crate) fn parse_oid(command: &str, raw: &[u8]) -> Result<Oid, GitError> {
         .map_err(|_| GitError::answer(command, text))
 }
 
-fn names_nothing(stderr: &str) -> bool {
+/// Nothing has that name, or a tree or a file has.
+fn names_no_commit(stderr: &str) -> bool {
     [
+        "expected commit type",
+        "expected tag type",
+        "expected tree type",
+        "expected blob type",
         "Needed a single revision",
         "unknown revision",
         "bad revision",

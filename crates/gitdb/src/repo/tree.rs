@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use super::read::MAX_FILE_BYTES;
 use crate::{GitError, Oid, Repo};
 
 impl Repo {
@@ -41,7 +42,17 @@ impl Repo {
             .git
             .read(["cat-file", "--batch"])
             .stdin(asked)
-            .bytes()?;
+            .at_most(MAX_FILE_BYTES)
+            .bytes();
+        let answer = match answer {
+            Ok(answer) => answer,
+            // Together they are too much; one by one each is read, or named.
+            Err(GitError::TooMuch { .. }) => {
+                let one_by_one = paths.iter().map(|path| self.read_file(tree_ish, path));
+                return one_by_one.collect();
+            }
+            Err(error) => return Err(error),
+        };
         let mut rest = answer.as_slice();
         let mut files = Vec::new();
         for path in paths {

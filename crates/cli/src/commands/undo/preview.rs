@@ -54,8 +54,8 @@ enum HeadWas {
     Detached(Oid),
 }
 
-impl Preview {
-    pub(super) fn read(repo: &Repo, entry: &Entry) -> Result<Preview, Failure> {
+impl Meta {
+    fn of(repo: &Repo, entry: &Entry) -> Result<Meta, Failure> {
         let damaged = || {
             Failure::new(
                 Exit::Failed,
@@ -65,8 +65,22 @@ impl Preview {
         let bytes = repo
             .read_file(&entry.oid, "meta.json")?
             .ok_or_else(damaged)?;
-        let meta: Meta =
-            serde_json::from_slice(&bytes).map_err(|error| damaged().because(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| damaged().because(&error))
+    }
+}
+
+/// Finished stages that would leave their branch, oldest first; none where the entry cannot be
+/// read.
+pub(super) fn stages(repo: &Repo, entry: &Entry) -> Result<Vec<String>, Failure> {
+    match Meta::of(repo, entry) {
+        Ok(meta) => leaving(repo, &meta),
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
+impl Preview {
+    pub(super) fn read(repo: &Repo, entry: &Entry) -> Result<Preview, Failure> {
+        let meta = Meta::of(repo, entry)?;
         let tree = format!("{}:worktree", entry.oid);
         let tree = repo
             .git
