@@ -20,7 +20,12 @@ impl Default for Repo {
 impl Repo {
     /// One commit on main (`README.md`), identity configured.
     pub fn new() -> Repo {
-        let repo = Repo::unborn(&[]);
+        Repo::new_in(&std::env::temp_dir())
+    }
+
+    /// The same below a directory of the caller's.
+    pub fn new_in(parent: &Path) -> Repo {
+        let repo = Repo::unborn_in(parent, &[]);
         repo.write("README.md", "# project\n");
         repo.git(&["add", "-A"]);
         repo.git(&["commit", "-qm", "initial"]);
@@ -29,9 +34,13 @@ impl Repo {
 
     /// `git init` with extra arguments and an identity, no commit.
     pub fn unborn(init_args: &[&str]) -> Repo {
+        Repo::unborn_in(&std::env::temp_dir(), init_args)
+    }
+
+    fn unborn_in(parent: &Path, init_args: &[&str]) -> Repo {
         let dir = tempfile::Builder::new()
             .prefix("dex-test-")
-            .tempdir()
+            .tempdir_in(parent)
             .expect("a temp dir");
         let root = dir.path().canonicalize().expect("it exists").join("work");
         let repo = Repo { dir, root };
@@ -91,9 +100,17 @@ impl Repo {
     pub fn hermetic<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         for (key, _) in std::env::vars_os() {
             let name = key.to_string_lossy();
-            if ["GIT_", "DEX_", "XDG_", "ANTHROPIC", "CLAUDE"]
-                .iter()
-                .any(|p| name.starts_with(p))
+            if [
+                "GIT_",
+                "DEX_",
+                "XDG_",
+                "ANTHROPIC",
+                "CLAUDE",
+                "CODEX",
+                "OPENAI",
+            ]
+            .iter()
+            .any(|p| name.starts_with(p))
             {
                 command.env_remove(&key);
             }

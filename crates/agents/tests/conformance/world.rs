@@ -16,6 +16,7 @@ use crate::scenario::Scenario;
 const MARK: &str = "DEX_TEST_MARK";
 
 /// Runs a scenario for every back end that has it.
+#[expect(clippy::print_stdout, reason = "a failure must say whose it is")]
 pub(crate) fn every_row(scenario: Scenario) {
     for row in ROWS {
         println!("{}: {}", row.name(), scenario.name());

@@ -1,7 +1,8 @@
 //! Whole runs of the built `dex` with agents that are programs of their own: the real Claude Code
-//! CLI against the fake model on loopback, and a shell script through the `command` back end.
+//! and Codex CLIs against the fake model on loopback, and a shell script through the `command` back end.
 
 mod claude;
+mod codex;
 mod command;
 mod repositories;
 mod world;

@@ -1,7 +1,8 @@
 //! Checks of our own settings, agents and data.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use agents::{Agent, Availability};
 use dex::config::Config;
@@ -70,8 +71,29 @@ fn of_config(repo: &Repo, config: &Config) -> Vec<Check> {
             "`dex init` finds one; or type `dex config verifyCommand \"CMD\"`.",
         ),
     };
+    // Asked while the configured one is.
+    let claude = ask(Box::new(agents::claude::Claude::default()));
+    let codex = ask(Box::new(agents::codex::Codex::default()));
+    let agent = agent(repo, config);
+    let native = native_agents([("claude", claude), ("codex", codex)]);
     let walls = super::walls::check(&config.sandbox);
-    vec![valid, verify, agent(repo, config), acp_agents(), walls]
+    vec![valid, verify, agent, native, acp_agents(), walls]
+}
+
+/// The agents with a back end of their own, whichever is configured.
+fn native_agents(asked: [(&str, Asked); 2]) -> Check {
+    let said = asked.map(|(name, asked)| match asked.answer() {
+        Some(Availability::Ready { version }) => {
+            let version = version.map(|it| format!(" {it}")).unwrap_or_default();
+            format!("{name}{version} is ready")
+        }
+        Some(Availability::NotInstalled { .. }) => format!("{name} is not installed"),
+        Some(Availability::NotLoggedIn { hint }) => {
+            format!("{name} is not logged in ({hint})")
+        }
+        None => format!("{name} does not answer"),
+    });
+    Check::ok("agents", said.join("; "))
 }
 
 /// The Agent Client Protocol agents on PATH. None of them is started.
@@ -103,7 +125,7 @@ fn agent(repo: &Repo, config: &Config) -> Check {
         Ok(agent) => agent,
         Err(failure) => return Check::failed("agent", &failure),
     };
-    match ask(agent) {
+    match ask(agent).answer() {
         Some(Availability::Ready {
             version: Some(version),
         }) => Check::ok("agent", format!("{name} {version} is ready")),
@@ -132,11 +154,23 @@ fn agent(repo: &Repo, config: &Config) -> Check {
     }
 }
 
-fn ask(agent: Box<dyn Agent>) -> Option<Availability> {
+/// A question to an agent, which is being answered.
+struct Asked(Instant, Receiver<Availability>);
+
+fn ask(agent: Box<dyn Agent>) -> Asked {
     let (tell, told) = std::sync::mpsc::channel();
     // Left behind when it takes too long; it ends with this process.
     std::thread::spawn(move || tell.send(agent.availability()));
-    told.recv_timeout(PATIENCE).ok()
+    Asked(Instant::now(), told)
+}
+
+impl Asked {
+    /// None when it takes too long.
+    fn answer(self) -> Option<Availability> {
+        let Asked(since, told) = self;
+        told.recv_timeout(PATIENCE.saturating_sub(since.elapsed()))
+            .ok()
+    }
 }
 
 fn machine_files(repo: &Repo) -> Result<Check, Failure> {
