@@ -234,7 +234,7 @@ fn a_stage_whose_message_was_amended_away_is_done_again_once_it_is_reverted() {
 }
 
 #[test]
-fn a_record_of_many_megabytes_is_an_error_that_names_it_and_costs_no_memory() {
+fn a_record_of_many_megabytes_is_an_error_that_names_it() {
     let project = paused();
     let id = project.json(&["status", "--json"])["runId"].clone();
     let path = format!(".dex/runs/{}.json", id.as_str().unwrap());
