@@ -3,5 +3,6 @@
 
 mod claude;
 mod command;
+mod hostile;
 mod repositories;
 mod world;
