@@ -5,8 +5,8 @@
 //! the CLI does. What is enforced and what is not: `docs/guide/agents.md`. Why these flags, and how
 //! a resumed session's cost is told apart: `docs/decisions/0009-claude-settings-prompt-and-cost.md`.
 //!
-//! Not here: confinement of the commands it runs. A `Bash` command may do what its user may, and
-//! sees the credentials of the CLI that runs it.
+//! Not here: confinement of the commands it runs, which is [`crate::sandbox`]'s work. They see the
+//! credentials of the CLI that runs them.
 
 mod command_line;
 pub(crate) mod money;

@@ -165,7 +165,7 @@ const CASES: [Case; 11] = [
     (
         "signing",
         |it| {
-            it.git(&["config", "gpg.program", "false"]);
+            it.git(&["config", "--global", "gpg.program", "false"]);
             it.git(&["config", "commit.gpgsign", "true"]);
         },
         |it| drop(it.git(&["config", "commit.gpgsign", "false"])),

@@ -18,7 +18,7 @@ const REPLY_MICRO_USD: u64 = 3_750;
 /// A run's world: the project, the model, and the CLI first on `PATH`.
 pub(crate) struct World {
     pub(crate) repo: Repo,
-    model: FakeModel,
+    pub(crate) model: FakeModel,
 }
 
 impl World {
@@ -141,7 +141,7 @@ pub(crate) fn edits(root: &Path, name: &str, old: &str, new: &str) -> Turn {
 }
 
 /// Reads and edits the greeting, ticks the task, answers.
-fn builds(root: &Path) -> Vec<Turn> {
+pub(crate) fn builds(root: &Path) -> Vec<Turn> {
     let read = |name: &str| Turn::call("Read", json!({"file_path": at(root, name)}));
     vec![
         read(GREETING),

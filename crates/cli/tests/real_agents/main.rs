@@ -4,5 +4,6 @@
 mod claude;
 mod codex;
 mod command;
+mod hostile;
 mod repositories;
 mod world;

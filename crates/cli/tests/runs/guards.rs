@@ -17,7 +17,7 @@ fn b03_signing_that_would_prompt_is_refused_in_bounded_time_and_can_be_left_out(
     project.repo.git(&["config", "commit.gpgsign", "true"]);
     project
         .repo
-        .git(&["config", "gpg.program", &gpg.to_string_lossy()]);
+        .git(&["config", "--global", "gpg.program", &gpg.to_string_lossy()]);
     let began = Instant::now();
     let answer = refused(&project, 2, &["run"]);
     assert!(

@@ -138,9 +138,23 @@ impl Settings {
             let value = self.users(&key).unwrap_or("false").to_owned();
             pairs.insert(key, value);
         }
-        for key in ["core.askpass", "core.gitproxy", "core.alternaterefscommand"] {
-            if self.values.iter().any(|it| it.local && it.key == key) {
-                pairs.insert(key.to_owned(), self.users(key).unwrap_or("").to_owned());
+        for (key, built_in) in PROGRAMS {
+            if self.values.iter().any(|it| it.local && it.key == *key) {
+                pairs.insert(
+                    (*key).to_owned(),
+                    self.users(key).unwrap_or(built_in).to_owned(),
+                );
+            }
+        }
+        // Through these a fetch of missing objects, which any read may be, starts a program.
+        for (variable, built_in) in [
+            ("uploadpack", "git-upload-pack"),
+            ("receivepack", "git-receive-pack"),
+        ] {
+            for name in self.local_names("remote", &[variable]) {
+                let key = format!("remote.{name}.{variable}");
+                let value = self.users(&key).unwrap_or(built_in).to_owned();
+                pairs.insert(key, value);
             }
         }
         pairs
@@ -176,6 +190,21 @@ impl Settings {
         git.ssh = self.ssh();
     }
 }
+
+/// Keys that name one program, or let one be named, with what git has where nobody sets them.
+/// Whether commits are signed may be the repository's word; what signs them may not.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("core.askpass", ""),
+    ("core.gitproxy", ""),
+    ("core.alternaterefscommand", ""),
+    ("gpg.program", "gpg"),
+    ("gpg.openpgp.program", "gpg"),
+    ("gpg.x509.program", "gpgsm"),
+    ("gpg.ssh.program", "ssh-keygen"),
+    ("gpg.ssh.defaultkeycommand", ""),
+    ("protocol.allow", "user"),
+    ("protocol.ext.allow", "never"),
+];
 
 const FILTER_PROGRAMS: &[&str] = &["clean", "smudge", "process"];
 

@@ -210,17 +210,38 @@ fn b03_a_stage_is_signed_where_the_user_signs() {
 
 #[test]
 fn b03_a_signing_program_that_waits_for_ever_is_ended_with_its_children() {
-    let stage = Stage::new();
-    let pid = stage.repo.beside("pid");
-    let program = stage.repo.beside("gpg-that-hangs");
+    let place = testkit::Repo::new();
+    let pid = place.beside("pid");
+    let program = place.beside("gpg-that-hangs");
     script(
         &program,
         &format!("echo $$ > '{}'; sleep 3600 & wait", pid.display()),
     );
+    // The user's own: one that only the repository names is not started.
+    let config = place.home().join("gitconfig");
+    let text = format!("[gpg]\n\tprogram = {}\n", program.display());
+    std::fs::write(&config, text).unwrap();
+    let envs = [
+        ("GITDB_CHILD", pid.to_str().unwrap()),
+        ("GIT_CONFIG_GLOBAL", config.to_str().unwrap()),
+    ];
+    let out = crate::common::in_child("hooks_and_signing::child_signs_for_ever", &envs);
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
+
+/// The other half of the test above.
+#[test]
+#[ignore = "a part of another test"]
+fn child_signs_for_ever() {
+    let Some(pid) = std::env::var_os("GITDB_CHILD") else {
+        return;
+    };
+    let stage = Stage::new();
     stage.repo.git(&["config", "commit.gpgsign", "true"]);
-    stage
-        .repo
-        .git(&["config", "gpg.program", program.to_str().unwrap()]);
     stage.repo.write("work", "kept\n");
     let start = Instant::now();
     match prepare(&stage, Sign::Auto, Hooks::Skip) {
