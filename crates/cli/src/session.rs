@@ -17,8 +17,24 @@ use crate::exit::Exit;
 /// Opens the repository a command is about.
 pub fn open(dir: &Path) -> Result<Repo, Failure> {
     let mut repo = Repo::open(dir)?;
-    repo.allow_filters(crate::commands::init::filters_allowed(&repo)?);
+    repo.allow_filters(filters_allowed(&repo)?);
     Ok(repo)
+}
+
+/// Where the digest of the allowed filter configuration is kept.
+pub fn allowed_file(repo: &Repo) -> std::path::PathBuf {
+    repo.common_own_dir().join("allowed-filters")
+}
+
+/// Whether the filters that only this repository's own configuration names were allowed, exactly
+/// as they are now.
+pub fn filters_allowed(repo: &Repo) -> Result<bool, Failure> {
+    let Some(bytes) = store::read(&allowed_file(repo))? else {
+        return Ok(false);
+    };
+    let filters = repo.own_filters()?;
+    let digest = dex::run::setup::digest(filters.join("\n").as_bytes());
+    Ok(String::from_utf8_lossy(&bytes).trim() == digest)
 }
 
 /// The work tree's root, or the reason why there is none.

@@ -17,9 +17,6 @@ use super::probe::Known;
 use super::settings::Settings;
 use crate::{Request, ToolSurface};
 
-/// Flags of `codex exec` without which we do not start it.
-pub(super) const NEEDED: [&str; 4] = ["--json", "--sandbox", "--config", "--skip-git-repo-check"];
-
 /// Features that are off. An unknown name is passed over by the CLI, with a warning.
 ///
 /// The first bounds how often it tries again; the others are programs and conversations that

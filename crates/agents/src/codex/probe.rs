@@ -12,13 +12,15 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::command_line::NEEDED;
 use super::settings::Settings;
 use super::{could_not_start, unavailable};
 use crate::process::{self, End, Go, Line, StartError};
 use crate::sandbox::Sandbox;
 use crate::text::{one_line, with_causes};
 use crate::{Availability, Ended, Stop};
+
+/// Flags of `codex exec` without which we do not start it.
+const NEEDED: [&str; 4] = ["--json", "--sandbox", "--config", "--skip-git-repo-check"];
 
 /// How long one question may take when a person waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(4);

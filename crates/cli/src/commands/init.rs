@@ -77,11 +77,6 @@ pub fn init(dir: &Path, args: &args::Init) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Where the digest of the allowed filter configuration is kept.
-fn allowed_file(repo: &Repo) -> std::path::PathBuf {
-    repo.common_own_dir().join("allowed-filters")
-}
-
 fn allow_filters(repo: &Repo) -> Result<(), Failure> {
     let filters = repo.own_filters()?;
     if filters.is_empty() {
@@ -94,19 +89,8 @@ fn allow_filters(repo: &Repo) -> Result<(), Failure> {
     let digest = dex::run::setup::digest(filters.join("\n").as_bytes());
     store::write(
         &repo.common_dir,
-        &allowed_file(repo),
+        &session::allowed_file(repo),
         format!("{digest}\n").as_bytes(),
     )?;
     Ok(())
-}
-
-/// Whether the filters that only this repository's own configuration names were allowed, exactly
-/// as they are now.
-pub fn filters_allowed(repo: &Repo) -> Result<bool, Failure> {
-    let Some(bytes) = store::read(&allowed_file(repo))? else {
-        return Ok(false);
-    };
-    let filters = repo.own_filters()?;
-    let digest = dex::run::setup::digest(filters.join("\n").as_bytes());
-    Ok(String::from_utf8_lossy(&bytes).trim() == digest)
 }

@@ -127,7 +127,7 @@ fn filters(repo: &Repo) -> Result<Check, Failure> {
         ));
     }
     let list = own.join(", ");
-    if crate::commands::init::filters_allowed(repo)? {
+    if crate::session::filters_allowed(repo)? {
         return Ok(Check::ok("filters", format!("allowed: {list}")));
     }
     Ok(Check::warn(
