@@ -6,7 +6,7 @@ use dex::facts;
 use dex::files::lock::RunLock;
 use dex::files::record::PhaseStatus;
 use dex::live::{Live, PauseReason, Work};
-use dex::reconcile::Reconciled;
+use dex::reconcile::{Reconciled, Unfinished};
 use dex::run::Choice;
 use dex::run::setup::{self, Fork, Goal, Wanted};
 use gitdb::Repo;
@@ -45,7 +45,9 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         )
         .hint("Watch it with `dex status --watch`."));
     }
-    if reconciled.progress.has(dex::stage::Stage::Completion) {
+    // Killed between the branch and the index of its last commit, it has that left to do.
+    let settled = reconciled.unfinished == Unfinished::None;
+    if reconciled.progress.has(dex::stage::Stage::Completion) && settled {
         ui::talk(format!(
             "{} is complete; there is nothing to go on with",
             known.branch

@@ -262,6 +262,7 @@ fn next_command(run: &Reconciled) -> Option<&'static str> {
             Some("dex resume --keep or dex resume --discard")
         }
         (RunStatus::Paused, _) => Some("dex resume"),
+        (RunStatus::Completed, Unfinished::ReadyToCommit(_)) => Some("dex resume"),
         (RunStatus::Completed, _) => Some("dex report"),
     }
 }

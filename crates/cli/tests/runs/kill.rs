@@ -219,8 +219,14 @@ fn points() -> Vec<String> {
 /// Which points to die at: all, or the first and a later one of each kind.
 fn chosen(points: &[String]) -> Vec<u32> {
     let every: Vec<u32> = (1..=points.len() as u32).collect();
-    if std::env::var("DEX_CRASH_POINTS").is_ok_and(|it| it == "all") {
+    let asked = std::env::var("DEX_CRASH_POINTS").unwrap_or_default();
+    if asked == "all" {
         return every;
+    }
+    // One that failed, once more: `852-860`.
+    if let Some((from, to)) = asked.split_once('-') {
+        let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+        return (every.into_iter().filter(|it| (from..=to).contains(it))).collect();
     }
     let mut of_kind: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for (name, n) in points.iter().zip(every) {
@@ -230,6 +236,10 @@ fn chosen(points: &[String]) -> Vec<u32> {
         .values()
         .flat_map(|all| [all[0], all[all.len() * 2 / 3]])
         .collect();
+    // The run's last commit has nothing after it that would bring things in order.
+    let landing = |name: &str| name.starts_with("snapshot.") || name.starts_with("refs.");
+    let of_landing = of_kind.iter().filter(|(name, _)| landing(name));
+    chosen.extend(of_landing.filter_map(|(_, all)| all.last()));
     chosen.sort_unstable();
     chosen.dedup();
     chosen
