@@ -4,11 +4,13 @@ use serde_json::json;
 
 use super::support::{Project, good};
 
-/// A project whose agent is a shell script that gets the prompt in `$prompt`.
+/// A project whose agent is a shell script that gets the prompt in `$prompt`. It keeps prompts
+/// where no stage commits them, so it has no walls.
 fn told_to(agent: &str, settings: serde_json::Value) -> Project {
     let project = Project::new(&good(&["Say hello"]));
     let agent = format!("prompt=$(cat)\n{agent}");
-    let mut all = json!({ "agent": "command", "agentCommand": ["sh", "-c", agent] });
+    let mut all =
+        json!({ "agent": "command", "agentCommand": ["sh", "-c", agent], "sandbox": "off" });
     let fields = all.as_object_mut().expect("an object");
     fields.extend(settings.as_object().expect("settings").clone());
     project.settings(&all);
