@@ -28,8 +28,8 @@ use serde_json::Value;
 use crate::process::{self, End, Go, Line, Spec, StartError};
 use crate::text::{self, Tail};
 use crate::{
-    Agent, Availability, Ended, Event, Failure, Held, Limits, Outcome, Refusal, Request, Sink,
-    Stop, ToolSurface, Usage, redact, sandbox,
+    Agent, Availability, Ended, Event, Failure, Held, Limits, Mechanism, Outcome, Refusal, Request,
+    Sink, Stop, ToolSurface, Usage, redact, sandbox,
 };
 
 /// `EX_TEMPFAIL` of `sysexits.h`.
@@ -62,7 +62,7 @@ impl Agent for Command {
         }
     }
 
-    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+    fn enforces(&self, surface: &ToolSurface, _: Mechanism) -> Result<Held, Refusal> {
         match surface {
             ToolSurface::Workspace => Ok(Held::InPlace),
             ToolSurface::ReadOnly | ToolSurface::ReadEdit { .. } => Err(Refusal {

@@ -30,6 +30,7 @@ mod surface;
 mod text;
 pub mod transcript;
 
+pub use sandbox::Mechanism;
 pub use surface::{Held, Refusal, ToolSurface};
 
 /// Bounds of one attempt. Every one is always set: a real agent never runs without a bound.
@@ -278,9 +279,10 @@ pub trait Agent: Send + Sync {
     /// Checks, within seconds and without spending, whether it can run.
     fn availability(&self) -> Availability;
 
-    /// Whether, and how, it holds an agent to a surface. What it refuses must not be asked of
-    /// [`Agent::run`]; what it holds only on a copy goes through [`private_copy::run`].
-    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal>;
+    /// Whether, and how, it holds an agent to a surface by itself, when `walls` are around it.
+    /// What it refuses must not be asked of [`Agent::run`] unless the walls hold it
+    /// ([`ToolSurface::is_held_by`]); what it holds only on a copy goes through [`private_copy::run`].
+    fn enforces(&self, surface: &ToolSurface, walls: Mechanism) -> Result<Held, Refusal>;
 
     /// What its program keeps outside the work tree; none when it starts no program that could
     /// be confined.

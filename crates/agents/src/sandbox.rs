@@ -250,12 +250,41 @@ impl Sandbox {
         }
     }
 
-    /// `bwrap`, `landlock` or `none`.
-    pub fn mechanism(&self) -> &'static str {
+    /// What holds them.
+    pub fn mechanism(&self) -> Mechanism {
         match self.0.as_deref().map(|it| &it.plan) {
-            Some(Plan::Bwrap { .. }) => "bwrap",
-            Some(Plan::Landlock { .. }) => "landlock",
-            Some(Plan::Nothing { .. }) | None => "none",
+            Some(Plan::Bwrap { .. }) => Mechanism::Bwrap,
+            Some(Plan::Landlock { .. }) => Mechanism::Landlock,
+            Some(Plan::Nothing { .. }) | None => Mechanism::None,
+        }
+    }
+
+    /// Whether a program inside cannot change anything at or below this place, but for places
+    /// below it that the policy names as writable.
+    pub fn keeps(&self, place: &Path) -> bool {
+        let plan = self.0.as_deref().map(|it| &it.plan);
+        plan.is_some_and(|it| it.keeps(place))
+    }
+}
+
+/// What holds walls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// A view of the file system of its own.
+    Bwrap,
+    /// The kernel, for hierarchies.
+    Landlock,
+    /// Nothing: there are no walls.
+    None,
+}
+
+impl Mechanism {
+    /// The name used in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Bwrap => "bwrap",
+            Mechanism::Landlock => "landlock",
+            Mechanism::None => "none",
         }
     }
 }
@@ -387,7 +416,7 @@ pub fn drop_layers(layers: &Path) -> std::io::Result<()> {
 /// As records keep it: the mechanism, and what it does not hold.
 impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.mechanism())?;
+        f.write_str(self.mechanism().name())?;
         match self.gaps() {
             [] => Ok(()),
             [Gap::Everything(why)] => write!(f, " ({why})"),

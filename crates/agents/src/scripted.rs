@@ -10,7 +10,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Agent, Availability, Held, Outcome, Refusal, Request, Sink, Stop, ToolSurface};
+use crate::{
+    Agent, Availability, Held, Mechanism, Outcome, Refusal, Request, Sink, Stop, ToolSurface,
+};
 
 mod attempt;
 mod files;
@@ -124,7 +126,7 @@ impl Agent for Scripted {
     }
 
     /// It does what its script says and nothing else.
-    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+    fn enforces(&self, surface: &ToolSurface, _: Mechanism) -> Result<Held, Refusal> {
         match surface {
             ToolSurface::ReadOnly | ToolSurface::Workspace => Ok(Held::InPlace),
             ToolSurface::ReadEdit { .. } => Ok(Held::OnACopy),

@@ -1,7 +1,9 @@
 //! What a stage may do with its tools, and whether a back end can hold it to that.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::sandbox::Sandbox;
 
 /// What a stage may do with its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +30,18 @@ impl ToolSurface {
     }
 }
 
+impl ToolSurface {
+    /// Whether these walls hold a program that works in `dir` to it, whatever its back end can do.
+    pub fn is_held_by(&self, walls: &Sandbox, dir: &Path) -> bool {
+        match self {
+            ToolSurface::ReadOnly => walls.keeps(dir),
+            // Made for a directory, not for single files in it.
+            ToolSurface::ReadEdit { .. } => false,
+            ToolSurface::Workspace => true,
+        }
+    }
+}
+
 impl fmt::Display for ToolSurface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -48,7 +62,8 @@ pub enum Held {
     OnACopy,
 }
 
-/// A back end cannot hold an agent to a [`ToolSurface`], so it must not be used for that.
+/// A back end cannot hold an agent to a [`ToolSurface`] by itself, so it must not be used for that
+/// unless walls do ([`ToolSurface::is_held_by`]).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{agent} cannot be made to {surface}: {why}")]
 pub struct Refusal {

@@ -136,6 +136,35 @@ fn a_program_works_in_its_work_tree_and_nowhere_else() {
 }
 
 #[test]
+fn h07_a_program_that_may_only_look_changes_nothing_and_can_still_answer() {
+    for abilities in [bwrap(), landlock()] {
+        let world = World::new();
+        // As in a run in place: what it may write lies inside what it may not.
+        let scratch = world.place.file(".git/ours");
+        std::fs::create_dir(&scratch).expect("makes");
+        let mut policy = world.policy();
+        policy.read_only.append(&mut policy.writable);
+        policy.scratch = scratch.clone();
+        let walls = sandbox::prepare(Mode::Required, &policy, &abilities).expect("whole");
+        assert!(walls.keeps(&world.place.work()), "{abilities:?}");
+        let shared = sandbox::shared(&scratch);
+        let script = format!(
+            "for try in 'echo new > file' 'rm file' 'mv file other' 'touch made' 'mkdir made' \
+                'chmod 777 file' 'ln -s /etc made' 'echo x > .git/config' 'touch .git/ours/x' \
+                'unshare -rm mount -o remount,rw,bind .'
+            do (eval \"$try\") > /dev/null 2>&1 && echo \"did: $try\"; done
+            echo tmp > $TMPDIR/t && echo 1 > {}/answer.json && cat file",
+            shared.display()
+        );
+        let said = said(&world.spec(&walls, &script)).1;
+        let said: Vec<&str> = said.lines().filter(|it| !it.contains("chmod")).collect();
+        assert_eq!(said, ["old"], "{abilities:?}");
+        assert_eq!(world.place.read("file"), "old\n");
+        assert!(shared.join("answer.json").exists());
+    }
+}
+
+#[test]
 fn c24_git_can_be_looked_at_and_not_changed_moved_or_replaced() {
     let world = World::new();
     let script = "cat .git/config

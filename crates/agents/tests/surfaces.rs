@@ -12,7 +12,8 @@ use agents::claude::Claude;
 use agents::codex::{Codex, Inner};
 use agents::command::Command;
 use agents::private_copy::{self, Back, CopyError, Refused};
-use agents::{Agent, Ended, Event, Failure, Held, Outcome, Stop, ToolSurface};
+use agents::sandbox::{self, Abilities, Bwrap, Mode, Network, Policy, State};
+use agents::{Agent, Ended, Event, Failure, Held, Mechanism, Outcome, Request, Stop, ToolSurface};
 use support::Place;
 use testkit::fake_model::{FakeModel, Turn};
 use testkit::real_agent;
@@ -38,18 +39,20 @@ fn every_back_end_says_what_it_can_be_held_to() {
     let shell = |script: &str| Command {
         argv: ["sh", "-c", script].iter().map(OsString::from).collect(),
     };
-    let (own, off) = (codex(Inner::Own), codex(Inner::Off));
+    let own = codex(Inner::Own);
     let acp = |name: &str| Acp::new(&[OsString::from(name)]);
     let (gemini, codex_acp, other) = (acp("gemini"), acp("codex-acp"), acp("my-agent"));
     let command = shell("true");
-    let agents: [(&str, &dyn Agent); 7] = [
-        ("claude", &claude),
-        ("codex", &own),
-        ("codex, its sandbox off", &off),
-        ("command", &command),
-        ("gemini", &gemini),
-        ("codex-acp", &codex_acp),
-        ("another acp", &other),
+    let none = Mechanism::None;
+    let agents: [(&str, &dyn Agent, Mechanism); 8] = [
+        ("claude", &claude, none),
+        ("codex", &own, none),
+        ("codex in bwrap", &own, Mechanism::Bwrap),
+        ("codex under Landlock", &own, Mechanism::Landlock),
+        ("command", &command, none),
+        ("gemini", &gemini, none),
+        ("codex-acp", &codex_acp, none),
+        ("another acp", &other, none),
     ];
     let surfaces = [
         ToolSurface::ReadOnly,
@@ -59,9 +62,9 @@ fn every_back_end_says_what_it_can_be_held_to() {
         ToolSurface::Workspace,
     ];
     let mut table = String::new();
-    for (name, agent) in agents {
+    for (name, agent, walls) in agents {
         for surface in &surfaces {
-            let held = match agent.enforces(surface) {
+            let held = match agent.enforces(surface, walls) {
                 Ok(Held::InPlace) => "in place".to_owned(),
                 Ok(Held::OnACopy) => "on a copy".to_owned(),
                 Err(refusal) => format!("refused: {refusal}"),
@@ -76,9 +79,12 @@ fn every_back_end_says_what_it_can_be_held_to() {
     codex, read_only: in place
     codex, read_edit: on a copy
     codex, workspace: in place
-    codex, its sandbox off, read_only: refused: codex cannot be made to only look: its own sandbox cannot be used inside the one that is in force
-    codex, its sandbox off, read_edit: refused: codex cannot be made to edit only the files named: its own sandbox cannot be used inside the one that is in force
-    codex, its sandbox off, workspace: in place
+    codex in bwrap, read_only: in place
+    codex in bwrap, read_edit: on a copy
+    codex in bwrap, workspace: in place
+    codex under Landlock, read_only: refused: codex cannot be made to only look: its own sandbox cannot be used inside the one that is in force
+    codex under Landlock, read_edit: refused: codex cannot be made to edit only the files named: its own sandbox cannot be used inside the one that is in force
+    codex under Landlock, workspace: in place
     command, read_only: refused: command cannot be made to only look: a program is told what it may do, and nothing here keeps it to that
     command, read_edit: refused: command cannot be made to edit only the files named: a program is told what it may do, and nothing here keeps it to that
     command, workspace: in place
@@ -95,7 +101,7 @@ fn every_back_end_says_what_it_can_be_held_to() {
     let odd = ToolSurface::ReadEdit {
         only: only(&["a,b.rs"]),
     };
-    assert!(claude.enforces(&odd).is_err(), "a comma ends a rule");
+    assert!(claude.enforces(&odd, none).is_err(), "a comma ends a rule");
 }
 
 #[test]
@@ -233,51 +239,85 @@ fn a_name_that_leads_elsewhere_is_not_copied() {
 const PATCH: &str =
     "*** Begin Patch\n*** Update File: a.txt\n@@\n-hello\n+goodbye\n*** End Patch\n";
 
-#[test]
-fn the_real_codex_edits_one_file_on_a_copy_and_reaches_nothing_else() {
-    let Some(program) = real_agent::codex() else {
-        return;
-    };
-    // Not in memory below `/dev`, which Codex's sandbox hides.
-    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    for name in ["work", "home/.codex", "scratch"] {
-        std::fs::create_dir_all(root.path().join(name)).unwrap();
-    }
-    let at = |name: &str| root.path().join(name);
-    std::fs::write(at("work/a.txt"), "hello\n").unwrap();
-    std::fs::write(at("work/b.txt"), "hello\n").unwrap();
-    let other = at("work/b.txt").display().to_string();
-    let model = FakeModel::start(vec![
-        Turn::patch(PATCH),
-        Turn::command(format!("echo y > extra.txt; echo x > {other}")),
-        Turn::text("done"),
-    ]);
-    let settings = format!(
-        "model_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\n\
-         base_url = \"{}/v1\"\nwire_api = \"responses\"\nenv_key = \"FAKE_KEY\"\n",
-        model.url()
-    );
-    std::fs::write(at("home/.codex/config.toml"), settings).unwrap();
-    let agent = Codex {
-        program: program.to_owned(),
-        environment: BTreeMap::from([
+/// The real Codex, with a model that says these turns, in directories of its own.
+struct RealCodex {
+    root: tempfile::TempDir,
+    _model: FakeModel,
+    agent: Codex,
+}
+
+impl RealCodex {
+    fn new(turns: impl FnOnce(&dyn Fn(&str) -> PathBuf) -> Vec<Turn>) -> Option<RealCodex> {
+        let program = real_agent::codex()?;
+        // Not in memory below `/dev`, which Codex's sandbox hides.
+        let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        for name in ["work", "home/.codex", "scratch"] {
+            std::fs::create_dir_all(root.path().join(name)).expect("makes");
+        }
+        let at = |name: &str| root.path().join(name);
+        std::fs::write(at("work/a.txt"), "hello\n").expect("writes");
+        std::fs::write(at("work/b.txt"), "hello\n").expect("writes");
+        let model = FakeModel::start(turns(&at));
+        let settings = format!(
+            "model_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\n\
+             base_url = \"{}/v1\"\nwire_api = \"responses\"\nenv_key = \"FAKE_KEY\"\n",
+            model.url()
+        );
+        std::fs::write(at("home/.codex/config.toml"), settings).expect("writes");
+        let environment = BTreeMap::from([
             ("HOME".into(), at("home").into()),
             ("FAKE_KEY".into(), "dummy".into()),
-        ]),
-        inner: Inner::Own,
-    };
-    let mut request = Place::new().request("resolve", 1);
-    request.dir = at("work");
-    request.scratch = at("scratch");
-    request.model = Some("gpt-5.5".into());
+        ]);
+        let agent = Codex {
+            program: program.to_owned(),
+            environment,
+            inner: Inner::Own,
+        };
+        Some(RealCodex {
+            root,
+            _model: model,
+            agent,
+        })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.at(name)).expect("reads")
+    }
+
+    fn request(&self, tools: ToolSurface) -> Request {
+        let mut request = Place::new().request("resolve", 1);
+        request.dir = self.at("work");
+        request.scratch = self.at("scratch");
+        request.model = Some("gpt-5.5".into());
+        request.tools = tools;
+        request
+    }
+}
+
+#[test]
+fn the_real_codex_edits_one_file_on_a_copy_and_reaches_nothing_else() {
+    let codex = RealCodex::new(|at| {
+        let other = at("work/b.txt").display().to_string();
+        vec![
+            Turn::patch(PATCH),
+            Turn::command(format!("echo y > extra.txt; echo x > {other}")),
+            Turn::text("done"),
+        ]
+    });
+    let Some(codex) = codex else { return };
     let names = only(&["a.txt"]);
-    request.tools = ToolSurface::ReadEdit {
+    let request = codex.request(ToolSurface::ReadEdit {
         only: names.clone(),
-    };
-    assert_eq!(agent.enforces(&request.tools), Ok(Held::OnACopy));
+    });
+    let held = codex.agent.enforces(&request.tools, Mechanism::None);
+    assert_eq!(held, Ok(Held::OnACopy));
     let mut events: Vec<Event> = Vec::new();
     let ran = private_copy::run(
-        &agent,
+        &codex.agent,
         &request,
         &names,
         (&mut |event| events.push(event), &Stop::new()),
@@ -289,8 +329,53 @@ fn the_real_codex_edits_one_file_on_a_copy_and_reaches_nothing_else() {
         refused(&back),
         [(Path::new("extra.txt"), Refused::NotNamed)]
     );
-    let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();
-    assert_eq!(read("work/a.txt"), "goodbye\n");
-    assert_eq!(read("work/b.txt"), "hello\n");
-    assert!(!at("work/extra.txt").exists());
+    assert_eq!(codex.read("work/a.txt"), "goodbye\n");
+    assert_eq!(codex.read("work/b.txt"), "hello\n");
+    assert!(!codex.at("work/extra.txt").exists());
+}
+
+#[test]
+fn h07_under_landlock_alone_the_real_codex_only_looks_because_the_walls_hold_it() {
+    let codex = RealCodex::new(|_| {
+        vec![
+            Turn::command("cat b.txt; touch made.txt; echo x > a.txt"),
+            Turn::patch(PATCH),
+            Turn::text("looked"),
+        ]
+    });
+    let Some(codex) = codex else { return };
+    let mut request = codex.request(ToolSurface::ReadOnly);
+    let policy = Policy {
+        writable: vec![],
+        state: State {
+            dirs: vec![codex.at("home/.codex")],
+            ..State::default()
+        },
+        read_only: vec![codex.at("work")],
+        hidden: vec![],
+        services: vec![],
+        layered: vec![],
+        layers: None,
+        scratch: codex.at("scratch"),
+        network: Network::On,
+    };
+    let alone = Abilities {
+        bwrap: Bwrap::Absent,
+        landlock: sandbox::machine().landlock,
+    };
+    request.sandbox = sandbox::prepare(Mode::Auto, &policy, &alone).unwrap();
+    let walls = request.sandbox.mechanism();
+    assert_eq!(walls, Mechanism::Landlock);
+    assert!(codex.agent.enforces(&request.tools, walls).is_err());
+    let mut events: Vec<Event> = Vec::new();
+    let agent = &codex.agent;
+    let outcome = agent.run(&request, &mut |event| events.push(event), &Stop::new());
+    assert_eq!(outcome.ended, Ended::Finished, "{events:#?}");
+    assert_eq!(outcome.text, "looked");
+    // It could read, so its commands did run.
+    let read =
+        |it: &Event| matches!(it, Event::ToolResult { summary, .. } if summary.contains("hello"));
+    assert!(events.iter().any(read), "{events:#?}");
+    assert_eq!(codex.read("work/a.txt"), "hello\n");
+    assert!(!codex.at("work/made.txt").exists());
 }

@@ -196,6 +196,7 @@ fn start(error: &StartError) -> Failure {
         ),
         StartError::Dirty(paths) => (Exit::Moved, dirty_hint(paths)),
         StartError::NoSandbox(_) => (Exit::Usage, NO_SANDBOX.to_owned()),
+        StartError::NotHeld(_) => (Exit::Agent, NOT_HELD.to_owned()),
         StartError::Signing(_) => (
             Exit::Usage,
             "Unlock the key first, or type `dex config sign never` to leave stage commits unsigned."
@@ -237,6 +238,9 @@ fn start(error: &StartError) -> Failure {
 
 /// What to do when a required sandbox cannot be made.
 const NO_SANDBOX: &str = "`dex doctor` says what this machine can enforce. Install bubblewrap (`bwrap`), or take what there is: `dex config sandbox auto`.";
+
+/// What to do when nothing would keep an agent to looking.
+const NOT_HELD: &str = "Install bubblewrap (`bwrap`), or choose an agent that can be held to it (`dex config agent claude`), or let this one work on trust: `dex config sandbox off`.";
 
 fn dirty_hint(paths: &[String]) -> String {
     format!(

@@ -34,8 +34,8 @@ pub use known::{Known, installed, resolve};
 use crate::process::{self, End, Finished, Go, Input, Line, StartError};
 use crate::text::{OUTCOME_BYTES, Tail, with_causes};
 use crate::{
-    Agent, Availability, Ended, Event, Failure, Held, Limits, Outcome, Refusal, Request, Sink,
-    Stop, ToolSurface, Usage, redact, sandbox,
+    Agent, Availability, Ended, Event, Failure, Held, Limits, Mechanism, Outcome, Refusal, Request,
+    Sink, Stop, ToolSurface, Usage, redact, sandbox,
 };
 use client::Client;
 use files::WorkDir;
@@ -138,7 +138,7 @@ impl Agent for Acp {
 
     /// It is held to what it asks permission for. Those we know ask before they edit or run
     /// anything; Codex's adapter does not for what its sandbox allows.
-    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+    fn enforces(&self, surface: &ToolSurface, _: Mechanism) -> Result<Held, Refusal> {
         let why = match (surface, self.known()) {
             (ToolSurface::Workspace, _) => return Ok(Held::InPlace),
             (_, None) => "an agent we do not know may act without asking",

@@ -25,8 +25,8 @@ use crate::marks::Marks;
 use crate::process::{self, End, Finished, Go, Line, StartError};
 use crate::text::{one_line, with_causes};
 use crate::{
-    Agent, Availability, Ended, Event, Failure, Held, Outcome, Refusal, Request, Sink, Stop,
-    ToolSurface, Usage, sandbox,
+    Agent, Availability, Ended, Event, Failure, Held, Mechanism, Outcome, Refusal, Request, Sink,
+    Stop, ToolSurface, Usage, sandbox,
 };
 use command_line::Features;
 pub(crate) use command_line::instructions;
@@ -153,7 +153,7 @@ impl Agent for Claude {
         probe::availability(&self.program(), &self.full_environment())
     }
 
-    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
+    fn enforces(&self, surface: &ToolSurface, _: Mechanism) -> Result<Held, Refusal> {
         match surface {
             ToolSurface::ReadOnly | ToolSurface::Workspace => Ok(Held::InPlace),
             ToolSurface::ReadEdit { only } => match command_line::not_a_rule(only) {
@@ -179,7 +179,7 @@ impl Agent for Claude {
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
-        if let Err(refusal) = self.enforces(&request.tools) {
+        if let Err(refusal) = self.enforces(&request.tools, request.sandbox.mechanism()) {
             return never_started(Ended::Failed {
                 failure: Failure::Unavailable,
                 detail: refusal.to_string(),

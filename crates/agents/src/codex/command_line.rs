@@ -68,9 +68,10 @@ pub(super) fn argv(
 
 fn sandbox(tools: &ToolSurface, inner: Inner) -> &'static str {
     match (tools, inner) {
-        (ToolSurface::ReadOnly | ToolSurface::ReadEdit { .. }, _) => "read-only",
+        (ToolSurface::ReadOnly | ToolSurface::ReadEdit { .. }, Inner::Own) => "read-only",
         (ToolSurface::Workspace, Inner::Own) => "workspace-write",
-        (ToolSurface::Workspace, Inner::Off) => "danger-full-access",
+        // The walls hold it then, or it is not started.
+        (_, Inner::Off) => "danger-full-access",
     }
 }
 

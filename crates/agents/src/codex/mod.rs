@@ -27,8 +27,8 @@ use crate::marks::{Marks, Spent};
 use crate::process::{self, Finished, Go, Line, StartError};
 use crate::text::{one_line, with_causes};
 use crate::{
-    Agent, Availability, Ended, Event, Failure, Held, Outcome, Refusal, Request, Sink, Stop,
-    ToolSurface, Usage, sandbox,
+    Agent, Availability, Ended, Event, Failure, Held, Mechanism, Outcome, Refusal, Request, Sink,
+    Stop, ToolSurface, Usage, sandbox,
 };
 use probe::Known;
 use settings::Settings;
@@ -78,6 +78,15 @@ impl Codex {
             std::path::absolute(&self.program).unwrap_or_else(|_| self.program.clone())
         } else {
             self.program.clone()
+        }
+    }
+
+    /// The sandbox of its commands inside these walls: under Landlock nothing can be mounted, so
+    /// its own would refuse every command.
+    fn inner_in(&self, walls: Mechanism) -> Inner {
+        match walls {
+            Mechanism::Landlock => Inner::Off,
+            Mechanism::Bwrap | Mechanism::None => self.inner,
         }
     }
 
@@ -219,8 +228,8 @@ impl Agent for Codex {
 
     /// Its tools are a shell and a patch tool; what they may write is up to its sandbox, and that
     /// knows directories, not files.
-    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
-        match (surface, self.inner) {
+    fn enforces(&self, surface: &ToolSurface, walls: Mechanism) -> Result<Held, Refusal> {
+        match (surface, self.inner_in(walls)) {
             (ToolSurface::Workspace, _) | (ToolSurface::ReadOnly, Inner::Own) => Ok(Held::InPlace),
             (ToolSurface::ReadEdit { .. }, Inner::Own) => Ok(Held::OnACopy),
             (ToolSurface::ReadOnly | ToolSurface::ReadEdit { .. }, Inner::Off) => Err(Refusal {
@@ -242,16 +251,18 @@ impl Agent for Codex {
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
-        // Under Landlock nothing can be mounted, so Codex's own sandbox would refuse every command.
-        if self.inner == Inner::Own && request.sandbox.mechanism() == "landlock" {
+        let walls = request.sandbox.mechanism();
+        let inner = self.inner_in(walls);
+        if inner != self.inner {
             let bare = Codex {
-                inner: Inner::Off,
+                inner,
                 ..self.clone()
             };
             return bare.run(request, sink, stop);
         }
-        match self.enforces(&request.tools) {
+        match self.enforces(&request.tools, walls) {
             Ok(Held::InPlace) => {}
+            Err(_) if request.tools.is_held_by(&request.sandbox, &request.dir) => {}
             Ok(Held::OnACopy) => {
                 let why = "codex can edit some files only on a private copy".to_owned();
                 return never_started(unavailable(why));

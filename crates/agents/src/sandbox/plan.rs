@@ -131,6 +131,23 @@ impl Plan {
             Plan::Landlock { gaps, .. } | Plan::Nothing { gaps } => gaps,
         }
     }
+
+    /// See [`super::Sandbox::keeps`].
+    pub(super) fn keeps(&self, place: &Path) -> bool {
+        match self {
+            Plan::Bwrap { mounts, .. } => {
+                let around = mounts.iter().rev().find(|it| place.starts_with(it.at()));
+                match around {
+                    Some(Mount::Writable(_) | Mount::Instead { .. } | Mount::HiddenAround(_)) => {
+                        false
+                    }
+                    Some(Mount::ReadOnly(_) | Mount::Hidden { .. }) | None => true,
+                }
+            }
+            Plan::Landlock { writable, .. } => !writable.iter().any(|it| place.starts_with(it)),
+            Plan::Nothing { .. } => false,
+        }
+    }
 }
 
 /// Decides.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use agents::scripted::{Script, Scripted};
-use agents::{Agent, Availability, Held, Outcome, Refusal, Request, Sink, Stop, ToolSurface};
+use agents::{
+    Agent, Availability, Held, Mechanism, Outcome, Refusal, Request, Sink, Stop, ToolSurface,
+};
 use dex::run::setup::{self, Goal, Wanted};
 use dex::run::{Control, Ended, Event, Observer, Reply, Runner};
 use serde_json::{Value, json};
@@ -107,8 +109,8 @@ impl Agent for Timed {
         self.inner.availability()
     }
 
-    fn enforces(&self, surface: &ToolSurface) -> Result<Held, Refusal> {
-        self.inner.enforces(surface)
+    fn enforces(&self, surface: &ToolSurface, walls: Mechanism) -> Result<Held, Refusal> {
+        self.inner.enforces(surface, walls)
     }
 
     fn state(&self) -> Option<agents::sandbox::State> {

@@ -339,6 +339,7 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     settings.allow.extend(args.allow.iter().cloned());
     let agent = session::agent(repo, &settings, session::script_speed())?;
     run::check_agent(agent.as_ref())?;
+    dex::run::walls::check_looking(repo, false, (&settings, agent.as_ref()))?;
     let base = parent.base_sha.as_deref().and_then(|it| it.parse().ok());
     let wanted = Wanted {
         goal: Goal::File(parent.goal.clone().unwrap_or_else(|| "GOAL.md".to_owned())),

@@ -9,7 +9,7 @@ use dex::files::lock::RunLock;
 use dex::live::{Live, Pause, PauseReason};
 use dex::outcome::Verdict;
 use dex::run::setup::{self, Goal, Wanted};
-use dex::run::{Choice, Control, Ended, Runner, Watch};
+use dex::run::{Choice, Control, Ended, Runner, Watch, walls};
 use gitdb::Repo;
 use serde_json::json;
 
@@ -57,6 +57,7 @@ pub fn start_and_carry_out(dir: &Path, args: &args::Run, pace: Pace) -> Result<E
     settings.allow.extend(args.allow.iter().cloned());
     let agent = session::agent(&repo, &settings, pace.speed)?;
     check_agent(agent.as_ref())?;
+    walls::check_looking(&repo, args.worktree, (&settings, agent.as_ref()))?;
     let worktree_under = args.worktree.then(|| worktrees(&config)).transpose()?;
     let wanted = Wanted {
         goal: goal(&repo, dir, args)?,

@@ -181,6 +181,165 @@ fn where_bwrap_may_not_work_landlock_takes_over_and_what_it_cannot_hold_is_said(
     );
 }
 
+/// Every kind of change an agent might try in a stage that only looks, each allowed to fail.
+const CHANGES: &str = "for try in 'echo x > made.txt' 'echo x >> GOAL.md' 'rm GOAL.md' \
+      'mkdir dir' 'echo x >> .dex/learnings.md' 'git commit --allow-empty -qm mine'; \
+    do (eval \"$try\") > /dev/null 2>&1 && did=\"$did$try; \"; done; echo \"did: $did\"";
+
+/// As [`with_agent`], and it tries to change things where it only looks. The first cycle is not
+/// verified, so that the second begins with a look of the agent's.
+fn that_does_not_only_look(more: &Value) -> Project {
+    let project = with_agent("echo x > x.txt", more);
+    let settings = project.repo.read(".dex/dex-config.json");
+    let mut settings: Value = serde_json::from_str(&settings).expect("JSON");
+    let agent = settings["agentCommand"][2].as_str().expect("a script");
+    let agent = format!(
+        "if [ $DEX_TOOLS = read_only ]; then cat > /dev/null; {CHANGES}; case $DEX_STAGE in \
+         gap_analysis) echo '{{\"decision\": \"RESUME_FEATURE\", \"reason\": \"begun\"}}';; \
+         *) echo '{{\"insights\": []}}';; esac > $DEX_ANSWER; exit; fi; \
+         if [ $DEX_STAGE$DEX_CYCLE = verify1 ]; then cat > /dev/null; echo '{{\"passed\": false, \
+         \"buildSucceeded\": true, \"testsSucceeded\": false, \"failures\": [], \
+         \"summary\": \"no\"}}' > $DEX_ANSWER; exit; fi; {agent}"
+    );
+    settings["agentCommand"][2] = agent.into();
+    settings["limits"] = json!({ "maxVerifyRetries": 0 });
+    project.settings(&settings);
+    project
+}
+
+/// The attempts of stages in which the agent only looks.
+fn looks(project: &Project) -> Vec<Value> {
+    let looks = [("learnings", 1), ("gap_analysis", 2), ("learnings", 2)];
+    let looks = looks.map(|(stage, cycle)| project.phases_of(stage, cycle));
+    let looks = looks.concat();
+    assert_eq!(looks.len(), 3, "{looks:?}");
+    assert!(looks.iter().all(|it| it["agent"] == "command"), "{looks:?}");
+    looks
+}
+
+#[test]
+fn h07_a_stage_that_only_looks_changes_nothing_whatever_the_agent_tries() {
+    for (walls, place) in [
+        ("bwrap", &["run", "--small"][..]),
+        ("bwrap", &["run", "--small", "--worktree"]),
+        ("landlock", &["run", "--small"]),
+        ("landlock", &["run", "--small", "--worktree"]),
+    ] {
+        let what = format!("{walls}, {place:?}");
+        let project = that_does_not_only_look(&json!({}));
+        let mut command = project.command(place);
+        if walls == "landlock" {
+            command.env("PATH", forbidden_bwrap(&project));
+        }
+        let answer: Answer = command.output().expect("dex starts").into();
+        assert_eq!(answer.code, Some(0), "{what}: {}", answer.err);
+        assert!(!answer.err.contains("only looks"), "{what}: {}", answer.err);
+        assert_eq!(project.stages().len(), 17, "{what}");
+        for path in ["made.txt", "dir"] {
+            assert!(!project.was_committed(path), "{what}: {path}");
+        }
+        for phase in looks(&project) {
+            let text = phase["sandbox"].as_str().expect("a text");
+            assert!(text.starts_with(walls), "{what}: {text}");
+            // Not even what Landlock cannot take out of a writable work tree.
+            assert!(!text.contains(".git"), "{what}: {text}");
+            assert_eq!(phase["filesChanged"], 0, "{what}: {phase}");
+            for nothing in ["noticed", "agentCommits"] {
+                let told = phase[nothing].as_array().map_or(0, Vec::len);
+                assert_eq!(told, 0, "{what}: {phase}");
+            }
+        }
+        // Elsewhere it works as ever.
+        assert!(project.was_committed("x.txt"), "{what}");
+    }
+}
+
+#[test]
+fn h07_where_walls_are_switched_off_the_agent_is_trusted_and_the_record_says_so() {
+    let project = that_does_not_only_look(&json!({ "sandbox": "off" }));
+    let answer = ran(&project, &["run", "--small"]);
+    let told = "sandbox: off, so command is trusted to change nothing in stages that only look";
+    assert!(answer.err.contains(told), "{}", answer.err);
+    assert_eq!(phase(&project, "implement")["sandbox"], "none");
+    for phase in looks(&project) {
+        assert_eq!(phase["sandbox"], "none (trusted to change nothing)");
+    }
+    // What it changed all the same is said, and stays: it might be a person's.
+    let first = &looks(&project)[0];
+    let noticed = first["noticed"].to_string();
+    for word in ["Learnings only looks", "made.txt", "GOAL.md"] {
+        assert!(noticed.contains(word), "{word}: {first}");
+    }
+    assert!(answer.err.contains("made.txt"), "{}", answer.err);
+    let branch = project.branch();
+    let log = ["log", "-1", "--format=%s", &branch, "--", "made.txt"];
+    let at = project.repo.git(&log);
+    assert!(at.contains("learnings"), "{at}");
+}
+
+/// Runs `dex` where neither `bwrap` nor Landlock can be used: in as many Landlock domains as the
+/// kernel allows, none of which forbids anything. Nothing can be mounted in them either.
+fn without_walls(mut command: std::process::Command) -> Answer {
+    use landlock::{ABI, Access as _, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr as _};
+    use landlock::{RulesetCreatedAttr as _, RulesetError};
+    let domain = || -> Result<(), RulesetError> {
+        let all = AccessFs::from_all(ABI::V2);
+        let root = PathFd::new("/").expect("a root");
+        let ruleset = Ruleset::default().handle_access(all)?.create()?;
+        ruleset
+            .add_rule(PathBeneath::new(root, all))?
+            .restrict_self()?;
+        Ok(())
+    };
+    // Only this thread, and what it starts.
+    let thread = std::thread::spawn(move || {
+        let domains = (0..100).take_while(|_| domain().is_ok()).count();
+        assert!((1..100).contains(&domains), "{domains} domains");
+        command.output().expect("dex starts").into()
+    });
+    thread.join().expect("it ran")
+}
+
+#[test]
+fn h07_an_agent_that_nothing_can_keep_to_looking_is_refused_before_anything_is_changed() {
+    let project = that_does_not_only_look(&json!({}));
+    let answer = without_walls(project.command(&["run", "--small"]));
+    assert_eq!(answer.code, Some(4), "{}", answer.err);
+    insta::assert_snapshot!(answer.err, @r"
+    error: the run was not started; nothing was changed
+      caused by: some stages only look, and nothing here holds the agent to that
+      caused by: command cannot be made to only look: a program is told what it may do, and nothing here keeps it to that; sandbox: none (bwrap does not work here (Failed to make / slave: Operation not permitted) and the kernel has no Landlock)
+    hint: Install bubblewrap (`bwrap`), or choose an agent that can be held to it (`dex config agent claude`), or let this one work on trust: `dex config sandbox off`.
+    ");
+    assert_eq!(project.branch(), "");
+
+    let project = that_does_not_only_look(&json!({ "sandbox": "off" }));
+    let answer = without_walls(project.command(&["run", "--small"]));
+    assert_eq!(answer.code, Some(0), "{}", answer.err);
+}
+
+#[test]
+fn h07_a_run_taken_up_where_nothing_keeps_the_agent_to_looking_pauses_by_name() {
+    let project = that_does_not_only_look(&json!({}));
+    project.exits(0, &["run", "--small", "--step"]);
+    while project
+        .checkpoints()
+        .last()
+        .is_some_and(|it| it != "verify:1")
+    {
+        project.exits(0, &["resume", "--step"]);
+    }
+    let before = project.fingerprint();
+    let answer = without_walls(project.command(&["resume"]));
+    assert_eq!(answer.code, Some(4), "{}", answer.err);
+    for word in ["agent_unavailable", "Learnings only looks", "bubblewrap"] {
+        assert!(answer.err.contains(word), "{word}: {}", answer.err);
+    }
+    assert_eq!(project.fingerprint(), before);
+    project.exits(0, &["resume"]);
+    assert_eq!(project.stages().len(), 17);
+}
+
 #[test]
 fn a_required_sandbox_that_cannot_be_whole_is_refused_before_anything_is_changed() {
     let project = with_agent("echo x > x.txt", &json!({ "sandbox": "required" }));

@@ -1,5 +1,6 @@
 //! One attempt of an agent at a stage (or at a part of `implement`).
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use gitdb::protect::ProtectChange;
 use gitdb::{Head, Oid};
 use serde_json::Value;
 
-use super::{Event, RunError, Runner, dotdex, new_id, now};
+use super::verify::FileStates;
+use super::{Event, Keeper, NotHeld, RunError, Runner, dotdex, new_id, now};
 use crate::answer::{self, Answer};
 use crate::element::{self, Ending};
 use crate::files::record::{CycleOutcome, Decision, PhaseStatus, VerifiedBy, Verify};
@@ -23,6 +25,8 @@ use crate::stage::Place;
 const RECORDED_STEPS: usize = 40;
 /// Bytes of a transcript.
 const TRANSCRIPT_BYTES: u64 = 20 * 1024 * 1024;
+/// Files changed in a stage that only looks that are named.
+const CHANGED_SHOWN: usize = 5;
 /// How often usage without money is written to the live record.
 const USAGE_EVERY: Duration = Duration::from_secs(2);
 
@@ -87,8 +91,20 @@ impl Runner<'_> {
     pub(super) fn attempt(&mut self, job: &Job) -> Result<Tried, RunError> {
         let mut attempt = self.begin(job);
         let scratch = self.scratch(&attempt.phase_id);
-        let walls = self.agent_walls(&scratch)?;
-        attempt.sandbox = Some(walls.to_string());
+        let (walls, keeper) = self.agent_walls(&scratch, &job.tools)?;
+        attempt.sandbox = Some(match keeper {
+            Keeper::BackEnd | Keeper::Walls => walls.to_string(),
+            Keeper::Trust(_) => format!("{walls} (trusted to change nothing)"),
+            Keeper::Nobody(why) => {
+                // Nothing was begun: there is nothing to record or to set aside.
+                let _ = std::fs::remove_dir_all(&scratch);
+                return Ok(Tried::Unavailable {
+                    detail: not_held(&job.place, &why),
+                });
+            }
+        });
+        let looks = (job.tools == ToolSurface::ReadOnly).then(|| self.file_states());
+        let before = looks.transpose()?;
         self.protect(&scratch)?;
         self.live.pause = None;
         self.live.quota_until = None;
@@ -102,7 +118,14 @@ impl Runner<'_> {
         attempt.used = outcome.usage.into();
         attempt.model = outcome.model.clone().or(attempt.model);
         attempt.session = outcome.session.clone().or(attempt.session);
-        let noticed = self.put_back(&attempt.phase_id)?;
+        let mut noticed = self.put_back(&attempt.phase_id)?;
+        if let Some(before) = before {
+            noticed.extend(changed_while_looking(
+                &job.place,
+                &before,
+                &self.file_states()?,
+            ));
+        }
         for text in &noticed {
             self.notice(text);
         }
@@ -451,6 +474,43 @@ impl Runner<'_> {
         });
         Ok(())
     }
+}
+
+/// Why a stage that only looks is not begun, and the ways to have it begun.
+fn not_held(place: &Place, why: &NotHeld) -> String {
+    let label = place.label();
+    format!(
+        "{label} only looks, and {why}. Install bubblewrap, then resume; or choose another agent, or `sandbox: off`, and go on from the last stage with `dex resume --from`"
+    )
+}
+
+/// Files that are not as they were before a stage that only looks. They stay and are committed:
+/// a person may have changed them meanwhile.
+fn changed_while_looking(place: &Place, before: &FileStates, after: &FileStates) -> Option<String> {
+    let differs = |(path, state): &(&String, &String)| {
+        before.get(path.as_str()) != Some(state) || after.get(path.as_str()) != Some(state)
+    };
+    let paths: BTreeSet<&String> = (before.iter().chain(after))
+        .filter(differs)
+        .map(|(path, _)| path)
+        .collect();
+    if paths.is_empty() {
+        return None;
+    }
+    let shown: Vec<&str> = paths
+        .iter()
+        .take(CHANGED_SHOWN)
+        .map(|it| it.as_str())
+        .collect();
+    let more = match paths.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown = agents::redact::redact(&shown.join(", "));
+    let label = place.label();
+    Some(format!(
+        "{label} only looks, and files were changed during it: {shown}{more}; they are kept"
+    ))
 }
 
 /// Refs of runs: other ones may be at work, and none of theirs is news.

@@ -25,6 +25,7 @@ use crate::stage::{Place, Stage};
 mod attempt;
 mod commit;
 pub mod dotdex;
+mod held;
 mod inputs;
 mod judged;
 mod output;
@@ -37,6 +38,7 @@ mod verify;
 mod waiting;
 pub mod walls;
 
+pub use held::{Keeper, NotHeld};
 pub use stop::{Request as StopRequest, Watch, forget as forget_stop, request as request_stop};
 pub use unfinished::Choice;
 

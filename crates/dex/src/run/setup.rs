@@ -89,6 +89,9 @@ pub enum StartError {
     /// A sandbox is required, and cannot be whole here.
     #[error("the sandbox cannot be made")]
     NoSandbox(#[source] agents::sandbox::Refusal),
+    /// Nothing would keep the agent to looking in stages that only look.
+    #[error("some stages only look, and nothing here holds the agent to that")]
+    NotHeld(#[source] super::NotHeld),
     /// Commits could not be signed without a prompt.
     #[error("commits cannot be signed without a prompt: {0}")]
     Signing(String),

@@ -4,6 +4,7 @@
 //! they are out of an agent's. Its word holds for the files it ran on: when they are others at
 //! the commit, it is run again.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,6 +27,9 @@ use crate::stage::Stage;
 const TAIL_BYTES: usize = 16 * 1024;
 /// How the scratch directories of the command are told from those of attempts.
 const SCRATCH: &str = "verify-";
+
+/// Paths, escaped, each with what names its content.
+pub(super) type FileStates = BTreeMap<String, String>;
 
 /// How the command ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,6 +133,15 @@ impl Runner<'_> {
     fn files_now(&self) -> Result<String, RunError> {
         let head = self.repo.resolve_commit("HEAD")?;
         let mut text = format!("{head:?}\n");
+        for (path, state) in self.file_states()? {
+            let _ = writeln!(text, "{path:?} {state}");
+        }
+        Ok(inputs::sha256(text.as_bytes()))
+    }
+
+    /// What is not committed, outside `.dex/`, with what it is now.
+    pub(super) fn file_states(&self) -> Result<FileStates, RunError> {
+        let mut states = FileStates::new();
         for changed in snapshot::survey(&self.repo)? {
             if changed.path.starts_with(b".dex/") {
                 continue;
@@ -147,13 +160,9 @@ impl Runner<'_> {
                 ChangedKind::Link => format!("{:?}", std::fs::read_link(&path).ok()),
                 ChangedKind::Deleted => "gone".to_owned(),
             };
-            let _ = writeln!(
-                text,
-                "{:?} {there}",
-                changed.path.escape_ascii().to_string()
-            );
+            states.insert(changed.path.escape_ascii().to_string(), there);
         }
-        Ok(inputs::sha256(text.as_bytes()))
+        Ok(states)
     }
 }
 
@@ -171,7 +180,7 @@ fn run(
     let spec = Spec {
         argv: vec!["sh".into(), "-c".into(), command.into()],
         dir: dir.to_owned(),
-        env: std::collections::BTreeMap::new(),
+        env: BTreeMap::new(),
         stdin: Vec::new(),
         wall,
         idle: None,

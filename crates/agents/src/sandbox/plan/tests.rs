@@ -235,3 +235,48 @@ fn bwrap_that_may_not_work_gives_way_to_landlock() {
     let plan = plan(Mode::Auto, &usual(), &fails).expect("a plan");
     assert!(matches!(plan, Plan::Landlock { .. }), "{plan:?}");
 }
+
+#[test]
+fn a_work_tree_that_may_only_be_looked_at_is_kept_by_both_and_in_place() {
+    let looking = Places {
+        writable: vec![
+            dir("/home/u/.claude"),
+            dir("/home/u/project/.git/dex/shared"),
+        ],
+        read_only: vec![dir("/home/u/project"), dir("/home/u/project/.git")],
+        machine_tmp: vec![],
+        ..usual()
+    };
+    insta::assert_snapshot!(auto(&looking, &with_bwrap()), @r"
+    writable /home/u/.claude
+    read-only /home/u/project
+    hidden /home/u/.ssh
+    hidden /home/u/.netrc
+    read-only /home/u/project/.git
+    writable /home/u/project/.git/dex/shared
+    ");
+    insta::assert_snapshot!(auto(&looking, &without_bwrap(Some(6))), @"");
+    let around = Places {
+        writable: vec![dir("/home/u/projects")],
+        read_only: vec![dir("/home/u/projects/one")],
+        ..usual()
+    };
+    let keeps = |places: &Places, place: &str, abilities: &Abilities| {
+        let plan = plan(Mode::Auto, places, abilities).expect("a plan");
+        plan.keeps(Path::new(place))
+    };
+    for (places, place, bwrap, landlock) in [
+        (&looking, "/home/u/project", true, true),
+        (&looking, "/home/u/project/.git/dex/shared", false, false),
+        (&usual(), "/home/u/project", false, false),
+        (&usual(), "/home/u/other", true, true),
+        (&usual(), "/tmp/x", false, true),
+        // What a person opened around it, only a view of its own can close again.
+        (&around, "/home/u/projects/one", true, false),
+    ] {
+        assert_eq!(keeps(places, place, &with_bwrap()), bwrap, "{place}");
+        let alone = without_bwrap(Some(6));
+        assert_eq!(keeps(places, place, &alone), landlock, "{place}");
+        assert!(!keeps(places, place, &without_bwrap(None)), "{place}");
+    }
+}
