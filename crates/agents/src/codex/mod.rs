@@ -42,8 +42,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Which sandbox the commands of the agent run in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inner {
-    /// Codex's own. Inside a sandbox of ours too, when that is made of mounts: the two nest, and
-    /// Codex's keeps commands off `.git`.
+    /// Codex's own. Inside a sandbox of ours too, when that is made of mounts and we are not root:
+    /// the two nest.
     Own,
     /// None: a sandbox of ours is in force in which Codex cannot make another.
     Off,
@@ -81,11 +81,12 @@ impl Codex {
         }
     }
 
-    /// The sandbox of its commands inside these walls: under Landlock nothing can be mounted, so
-    /// its own would refuse every command.
+    /// The sandbox of its commands inside these walls. Under Landlock nothing can be mounted, nor
+    /// in a namespace of root's without root's rights: its own would refuse every command.
     fn inner_in(&self, walls: Mechanism) -> Inner {
         match walls {
             Mechanism::Landlock => Inner::Off,
+            Mechanism::Bwrap if rustix::process::geteuid().is_root() => Inner::Off,
             Mechanism::Bwrap | Mechanism::None => self.inner,
         }
     }

@@ -144,9 +144,12 @@ fn a_whole_run_with_the_real_codex_edits_the_file_and_reports_no_dollars() {
         assert_eq!(phase["agent"], "codex", "{name}");
         assert_eq!(phase["status"], "completed", "{name}");
     }
-    // The patch was not made, and the record says so.
-    let steps = &attempts(&record, "learnings")[0]["steps"];
-    assert!(steps.to_string().contains("denied"), "{steps}");
+    // The patch was not made, whichever sandbox stopped it: root's Codex has only ours.
+    let learnings = attempts(&record, "learnings")[0];
+    assert!(!world.repo.path().join("made.txt").exists());
+    assert_eq!(learnings["filesChanged"], 0, "{learnings}");
+    let steps = learnings["steps"].to_string();
+    assert!(steps.contains("made.txt"), "{steps}");
 
     // Strict schemas: every field required.
     let asked = world.model.main_requests();
