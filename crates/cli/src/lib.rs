@@ -9,6 +9,7 @@ pub mod error;
 pub mod exit;
 pub mod pager;
 pub mod progress;
+pub mod ready;
 pub mod session;
 pub mod ui;
 

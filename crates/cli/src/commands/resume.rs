@@ -15,6 +15,7 @@ use crate::args;
 use crate::commands::run;
 use crate::error::Failure;
 use crate::exit::Exit;
+use crate::ready;
 use crate::session;
 use crate::ui;
 
@@ -110,7 +111,7 @@ pub fn resume(dir: &Path, args: &args::Resume) -> Result<Exit, Failure> {
         repo = setup::put_in_place(&repo, &mut live)?;
     }
     let agent = session::agent(&repo, &live.start.settings, session::script_speed())?;
-    run::check_agent(agent.as_ref())?;
+    ready::check(&repo, &live.start.settings, ready::To::GoOn)?;
     if args.detach {
         // Said here, where somebody reads it; a moved HEAD is what the choice puts back.
         if choice.is_none() || !head_moved(&live) {
@@ -338,7 +339,7 @@ fn fork(repo: &Repo, from: &str, args: &args::Resume) -> Result<Exit, Failure> {
     of_a_stage(&mut settings, args);
     settings.allow.extend(args.allow.iter().cloned());
     let agent = session::agent(repo, &settings, session::script_speed())?;
-    run::check_agent(agent.as_ref())?;
+    ready::check(repo, &settings, ready::To::GoOn)?;
     dex::run::walls::check_looking(repo, false, (&settings, agent.as_ref()))?;
     let base = parent.base_sha.as_deref().and_then(|it| it.parse().ok());
     let wanted = Wanted {

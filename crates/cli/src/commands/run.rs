@@ -3,7 +3,6 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use agents::Availability;
 use dex::config::Flags;
 use dex::files::lock::RunLock;
 use dex::live::{Live, Pause, PauseReason};
@@ -18,6 +17,7 @@ use crate::commands::report;
 use crate::error::Failure;
 use crate::exit::Exit;
 use crate::progress::{self, Person};
+use crate::ready;
 use crate::session;
 use crate::ui::{self, BOLD, NAME, styled};
 
@@ -56,7 +56,7 @@ pub fn start_and_carry_out(dir: &Path, args: &args::Run, pace: Pace) -> Result<E
     let mut settings = session::settings(&config);
     settings.allow.extend(args.allow.iter().cloned());
     let agent = session::agent(&repo, &settings, pace.speed)?;
-    check_agent(agent.as_ref())?;
+    ready::check(&repo, &settings, ready::To::Start)?;
     walls::check_looking(&repo, args.worktree, (&settings, agent.as_ref()))?;
     let worktree_under = args.worktree.then(|| worktrees(&config)).transpose()?;
     let wanted = Wanted {
@@ -222,23 +222,6 @@ fn save(repo: &Repo, wanted: &Wanted) -> Result<(), Failure> {
         commit.short()
     ));
     Ok(())
-}
-
-/// Refuses an agent that cannot run, before anything is changed.
-pub fn check_agent(agent: &dyn agents::Agent) -> Result<(), Failure> {
-    match agent.availability() {
-        Availability::Ready { .. } => Ok(()),
-        Availability::NotInstalled { program } => Err(Failure::new(
-            Exit::Agent,
-            format!("{program} is not installed, or not on PATH; nothing was started"),
-        )
-        .hint("Install it, or choose another agent: `dex config agent NAME`.")),
-        Availability::NotLoggedIn { hint } => Err(Failure::new(
-            Exit::Agent,
-            format!("{} is not logged in; nothing was started", agent.name()),
-        )
-        .hint(hint)),
-    }
 }
 
 fn short(live: &Live) -> String {

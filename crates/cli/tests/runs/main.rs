@@ -19,6 +19,7 @@ mod old_dex;
 mod prompts;
 mod questions;
 mod read_run;
+mod ready;
 mod resuming;
 mod reviewed;
 mod secrets;

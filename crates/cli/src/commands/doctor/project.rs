@@ -1,10 +1,8 @@
 //! Checks of our own settings, agents and data.
 
 use std::path::Path;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
 
-use agents::{Agent, Availability};
+use agents::Availability;
 use dex::config::Config;
 use dex::facts;
 use dex::outcome::MACHINE_FILES;
@@ -14,11 +12,9 @@ use gitdb::{Repo, undo};
 use super::Check;
 use crate::commands::{prompts, runs};
 use crate::error::Failure;
+use crate::ready::{self, Asked, PATIENCE};
 use crate::session;
 use crate::ui;
-
-/// How long an agent may take to say whether it is there.
-const PATIENCE: Duration = Duration::from_secs(12);
 
 /// More files than this are not measured.
 const MAX_FILES: usize = 50_000;
@@ -72,27 +68,29 @@ fn of_config(repo: &Repo, config: &Config) -> Vec<Check> {
         ),
     };
     // Asked while the configured one is.
-    let claude = ask(Box::new(agents::claude::Claude::default()));
-    let codex = ask(Box::new(agents::codex::Codex::default()));
+    let native = ready::ask_native(None);
     let agent = agent(repo, config);
-    let native = native_agents([("claude", claude), ("codex", codex)]);
+    let native = native_agents(native);
     let walls = super::walls::check(&config.sandbox);
     vec![valid, verify, agent, native, acp_agents(), walls]
 }
 
 /// The agents with a back end of their own, whichever is configured.
-fn native_agents(asked: [(&str, Asked); 2]) -> Check {
-    let said = asked.map(|(name, asked)| match asked.answer() {
-        Some(Availability::Ready { version }) => {
-            let version = version.map(|it| format!(" {it}")).unwrap_or_default();
-            format!("{name}{version} is ready")
-        }
-        Some(Availability::NotInstalled { .. }) => format!("{name} is not installed"),
-        Some(Availability::NotLoggedIn { hint }) => {
-            format!("{name} is not logged in ({hint})")
-        }
-        None => format!("{name} does not answer"),
-    });
+fn native_agents(asked: Vec<(&str, Asked)>) -> Check {
+    let said = asked
+        .into_iter()
+        .map(|(name, asked)| match asked.within(PATIENCE) {
+            Some(Availability::Ready { version }) => {
+                let version = version.map(|it| format!(" {it}")).unwrap_or_default();
+                format!("{name}{version} is ready")
+            }
+            Some(Availability::NotInstalled { .. }) => format!("{name} is not installed"),
+            Some(Availability::NotLoggedIn { hint }) => {
+                format!("{name} is not logged in ({hint})")
+            }
+            None => format!("{name} does not answer"),
+        });
+    let said: Vec<String> = said.collect();
     Check::ok("agents", said.join("; "))
 }
 
@@ -125,7 +123,7 @@ fn agent(repo: &Repo, config: &Config) -> Check {
         Ok(agent) => agent,
         Err(failure) => return Check::failed("agent", &failure),
     };
-    match ask(agent).answer() {
+    match ready::ask(agent).within(PATIENCE) {
         Some(Availability::Ready {
             version: Some(version),
         }) => Check::ok("agent", format!("{name} {version} is ready")),
@@ -151,25 +149,6 @@ fn agent(repo: &Repo, config: &Config) -> Check {
             ),
             "Start it once by hand and see what it waits for.",
         ),
-    }
-}
-
-/// A question to an agent, which is being answered.
-struct Asked(Instant, Receiver<Availability>);
-
-fn ask(agent: Box<dyn Agent>) -> Asked {
-    let (tell, told) = std::sync::mpsc::channel();
-    // Left behind when it takes too long; it ends with this process.
-    std::thread::spawn(move || tell.send(agent.availability()));
-    Asked(Instant::now(), told)
-}
-
-impl Asked {
-    /// None when it takes too long.
-    fn answer(self) -> Option<Availability> {
-        let Asked(since, told) = self;
-        told.recv_timeout(PATIENCE.saturating_sub(since.elapsed()))
-            .ok()
     }
 }
 
