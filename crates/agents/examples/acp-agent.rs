@@ -2,7 +2,7 @@
 //!
 //! `acp-agent <script.json> <record>`: every line received is appended to the record. The script
 //! has `answers`, method → result or `{"error": …}` in place of the usual ones, and `prompts`, one
-//! list of steps per prompt: `say`, `update`, `ask` (a request, with `params` and perhaps `id`),
+//! list of steps per prompt (`resumed` in their place once a session was loaded): `say`, `update`, `ask` (a request, with `params` and perhaps `id`),
 //! `line` and `bytes` (as they are), `write` (by itself), `run`, `sleep` (ms), `flood`, `hang`
 //! (until cancelled; `"deaf"` also then), `exit`, `error`, `end`. `{dir}` is the working directory.
 
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 struct Agent {
     lines: Receiver<Value>,
     prompts: std::vec::IntoIter<Value>,
+    resumed: Option<Vec<Value>>,
     answers: Value,
     asked: u64,
 }
@@ -43,6 +44,7 @@ fn main() {
     let mut agent = Agent {
         lines,
         prompts: prompts.into_iter(),
+        resumed: script["resumed"].as_array().cloned(),
         answers: script["answers"].clone(),
         asked: 0,
     };
@@ -68,6 +70,11 @@ impl Agent {
             &message["id"],
             message["method"].as_str().unwrap_or_default(),
         );
+        if method == "session/load"
+            && let Some(prompts) = self.resumed.take()
+        {
+            self.prompts = prompts.into_iter();
+        }
         let answer = match (self.answers.get(method), method) {
             (Some(answer), _) => answer.clone(),
             (None, "initialize") => json!({

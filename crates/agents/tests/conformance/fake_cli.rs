@@ -12,13 +12,27 @@ use crate::rows::Row;
 
 /// Makes it, and says where it is.
 pub(crate) fn install(dir: &Path, row: &dyn Row, script: &str) -> PathBuf {
-    let path = dir.join(row.name());
-    let text = format!("#!/bin/sh\n{}\ncat >/dev/null\n{script}\n", row.functions());
+    let text = format!("{}\ncat >/dev/null\n{script}", row.functions());
+    write(&dir.join(row.name()), &text)
+}
+
+/// A program that becomes another one with these arguments.
+pub(crate) fn becomes(dir: &Path, row: &dyn Row, argv: &[PathBuf]) -> PathBuf {
+    let words: Vec<String> = argv
+        .iter()
+        .map(|it| format!("'{}'", it.display()))
+        .collect();
+    let text = format!("exec {}", words.join(" "));
+    write(&dir.join(row.name()), &text)
+}
+
+fn write(path: &Path, script: &str) -> PathBuf {
+    let text = format!("#!/bin/sh\n{script}\n");
     // Written by another process: were the file open for writing in ours, a child that a test
     // beside this one is just starting could still hold it open, and starting it would fail.
     let mut child = Command::new("install")
         .args(["-m", "755", "/dev/stdin"])
-        .arg(&path)
+        .arg(path)
         .stdin(Stdio::piped())
         .spawn()
         .expect("install runs");
@@ -26,5 +40,5 @@ pub(crate) fn install(dir: &Path, row: &dyn Row, script: &str) -> PathBuf {
     input.write_all(text.as_bytes()).expect("it reads");
     drop(input);
     assert!(child.wait().expect("our child").success());
-    path
+    path.to_owned()
 }

@@ -8,7 +8,8 @@
 //! the table below shows it. A new back end is one more `Row`.
 //!
 //! The real CLIs come from npm at pinned versions (`testkit::real_agent`). One that cannot be
-//! installed fails the suite. The back ends that start no foreign CLI have `contract.rs`.
+//! installed fails the suite. The back ends without a stream, `command` and `scripted`, have
+//! `contract.rs`.
 
 mod fake_cli;
 mod rows;
@@ -26,7 +27,7 @@ fn the_table_of_back_ends_and_scenarios() {
         for row in ROWS {
             let how = match row.how(*scenario) {
                 How::Real(_) => "real",
-                How::Fake(_) => "fake",
+                How::Fake(_) | How::Acted(_) => "fake",
                 How::Not(_) => "none",
             };
             table.push_str(&format!(" {}: {how:6}", row.name()));
@@ -37,31 +38,33 @@ fn the_table_of_back_ends_and_scenarios() {
         table.push_str(&format!("{row}, {scenario}: {why}\n"));
     }
     insta::assert_snapshot!(table, @r"
-    edit                     claude: real   codex: real
-    several steps            claude: real   codex: real
-    refused tool             claude: real   codex: real
-    dollar cap               claude: real   codex: none
-    budget overshoot         claude: real   codex: none
-    turn cap                 claude: real   codex: real
-    wall clock               claude: real   codex: real
-    silence                  claude: real   codex: real
-    output cap               claude: fake   codex: fake
-    1 GB of output           claude: fake   codex: fake
-    cancel                   claude: real   codex: real
-    resume                   claude: real   codex: real
-    crash                    claude: fake   codex: fake
-    garbage                  claude: fake   codex: fake
-    half a line              claude: fake   codex: fake
-    no credentials           claude: real   codex: real
-    overload                 claude: real   codex: real
-    quota                    claude: real   codex: real
-    ignores SIGTERM          claude: fake   codex: fake
-    forks away               claude: fake   codex: fake
-    exit 0 after failing     claude: fake   codex: fake
-    hangs on a 401           claude: fake   codex: fake
-    hostile repository       claude: real   codex: real
+    edit                     claude: real   codex: real   acp: fake
+    several steps            claude: real   codex: real   acp: fake
+    refused tool             claude: real   codex: real   acp: fake
+    dollar cap               claude: real   codex: none   acp: fake
+    budget overshoot         claude: real   codex: none   acp: fake
+    turn cap                 claude: real   codex: real   acp: fake
+    wall clock               claude: real   codex: real   acp: fake
+    silence                  claude: real   codex: real   acp: fake
+    output cap               claude: fake   codex: fake   acp: fake
+    1 GB of output           claude: fake   codex: fake   acp: fake
+    cancel                   claude: real   codex: real   acp: fake
+    resume                   claude: real   codex: real   acp: fake
+    crash                    claude: fake   codex: fake   acp: fake
+    garbage                  claude: fake   codex: fake   acp: fake
+    half a line              claude: fake   codex: fake   acp: fake
+    no credentials           claude: real   codex: real   acp: fake
+    overload                 claude: real   codex: real   acp: fake
+    quota                    claude: real   codex: real   acp: fake
+    ignores SIGTERM          claude: fake   codex: fake   acp: fake
+    forks away               claude: fake   codex: fake   acp: fake
+    exit 0 after failing     claude: fake   codex: fake   acp: fake
+    hangs on a 401           claude: fake   codex: fake   acp: none
+    hostile repository       claude: real   codex: real   acp: none
     codex, dollar cap: it reports no dollars
     codex, budget overshoot: it reports no dollars
+    acp, hangs on a 401: it has no word for trying again; silence ends it
+    acp, hostile repository: each agent has settings of its own: tests/real_acp
     ");
 }
 

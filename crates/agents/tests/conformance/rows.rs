@@ -5,14 +5,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use agents::Agent;
+use agents::acp::Acp;
 use agents::claude::Claude;
 use agents::codex::{Codex, Inner};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::fake_model::Turn;
 use testkit::real_agent;
 
 use crate::scenario::Scenario;
-use crate::world::{At, World};
+use crate::world::{At, UNDER_WAY, World};
 
 /// How a scenario is produced.
 pub(crate) enum How {
@@ -20,6 +21,8 @@ pub(crate) enum How {
     Real(fn(&At) -> Vec<Turn>),
     /// A program of ours; its script (`fake_cli`).
     Fake(&'static str),
+    /// The row's own program of ours; its script.
+    Acted(fn(&At) -> Value),
     /// Not at all: why this back end does not have it.
     Not(&'static str),
 }
@@ -37,11 +40,15 @@ pub(crate) trait Row {
     fn account(&self, world: &World, scenario: Scenario) -> Vec<(OsString, OsString)>;
     /// Shell functions that speak its stream, after answers to what our probes ask.
     fn functions(&self) -> &'static str;
+    /// Plays scripts of its own kind ([`How::Acted`]).
+    fn actor(&self) -> PathBuf {
+        panic!("{} has none", self.name())
+    }
     fn how(&self, scenario: Scenario) -> How;
 }
 
 /// Everyone who takes part.
-pub(crate) const ROWS: &[&dyn Row] = &[&ClaudeCode, &CodexCli];
+pub(crate) const ROWS: &[&dyn Row] = &[&ClaudeCode, &CodexCli, &AnyAcp];
 
 /// Scripts that are the same whoever speaks.
 fn misbehaves(scenario: Scenario) -> Option<How> {
@@ -275,5 +282,192 @@ ends() { echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input
             _ => return misbehaves(scenario).expect("every scenario is one or the other"),
         };
         How::Real(real)
+    }
+}
+
+/// The Agent Client Protocol, spoken by `examples/acp-agent.rs`. The agents people use speak it in
+/// `tests/real_acp`, by `.ci/slow`.
+struct AnyAcp;
+
+/// One prompt of these steps, from an agent that offers the model.
+fn acts(steps: Value) -> Value {
+    let offered = json!([{"id": "m", "name": "Model", "category": "model", "type": "select",
+        "currentValue": "small", "options": [{"value": "big", "name": "b"}]}]);
+    json!({
+        "answers": {
+            "session/new": {"sessionId": "new-session", "configOptions": offered},
+            "session/load": {"configOptions": offered},
+        },
+        "prompts": [steps],
+    })
+}
+
+fn dollars(amount: f64) -> Value {
+    json!({"update": {"sessionUpdate": "usage_update", "used": 1, "size": 2,
+        "cost": {"amount": amount, "currency": "USD"}}})
+}
+
+fn ends() -> Value {
+    json!({"end": {"stopReason": "end_turn",
+        "usage": {"inputTokens": 1000, "outputTokens": 50, "totalTokens": 1050}}})
+}
+
+fn writes(content: &str) -> Value {
+    json!({"ask": "fs/write_text_file",
+        "params": {"sessionId": "new-session", "path": "{dir}/a.txt", "content": content}})
+}
+
+fn asks_to_run(id: &str) -> Value {
+    json!({"ask": "session/request_permission", "params": {
+        "sessionId": "new-session",
+        "toolCall": {"toolCallId": id, "title": "a step", "kind": "execute"},
+        "options": [{"optionId": "once", "name": "o", "kind": "allow_once"},
+            {"optionId": "no", "name": "n", "kind": "reject_once"}],
+    }})
+}
+
+/// A call with its result.
+fn called(id: &str, status: &str) -> Value {
+    json!({"update": {"sessionUpdate": "tool_call", "toolCallId": id, "title": "a step",
+        "kind": "execute", "status": status}})
+}
+
+impl Row for AnyAcp {
+    fn name(&self) -> &'static str {
+        "acp"
+    }
+
+    fn program(&self) -> Option<&'static Path> {
+        None
+    }
+
+    fn agent(&self, program: PathBuf, environment: BTreeMap<OsString, OsString>) -> Box<dyn Agent> {
+        let argv = vec![program.into()];
+        Box::new(Acp { argv, environment })
+    }
+
+    fn model(&self) -> &'static str {
+        "big"
+    }
+
+    fn reports_dollars(&self) -> bool {
+        true
+    }
+
+    fn account(&self, _: &World, _: Scenario) -> Vec<(OsString, OsString)> {
+        Vec::new()
+    }
+
+    fn functions(&self) -> &'static str {
+        ""
+    }
+
+    fn actor(&self) -> PathBuf {
+        let this = std::env::current_exe().expect("ourselves");
+        let target = this.ancestors().nth(2).expect("a target directory");
+        let program = target.join("examples/acp-agent");
+        let made = "`cargo build -p agents --examples` makes it";
+        assert!(program.is_file(), "{made}");
+        program
+    }
+
+    fn how(&self, scenario: Scenario) -> How {
+        How::Acted(match scenario {
+            Scenario::Edit => |_| {
+                let said = json!({"say": "The greeting is changed."});
+                acts(json!([writes("goodbye\n"), said, dollars(0.25), ends()]))
+            },
+            Scenario::Steps => |_| {
+                acts(json!([
+                    asks_to_run("1"), {"run": "echo 1 > one.txt"}, called("1", "completed"),
+                    asks_to_run("2"), {"run": "cp one.txt two.txt; echo 2 >> two.txt"},
+                    called("2", "completed"),
+                    asks_to_run("3"), called("3", "failed"),
+                    {"say": "done"}, ends(),
+                ]))
+            },
+            Scenario::RefusedTool => {
+                |_| acts(json!([asks_to_run("1"), writes("x"), {"say": "done"}, ends()]))
+            }
+            Scenario::DollarCap => |_| acts(json!([dollars(9.0), {"hang": true}])),
+            Scenario::Overshoot => {
+                |_| acts(json!([dollars(0.00375), dollars(0.0075), {"hang": true}]))
+            }
+            Scenario::TurnCap => |_| {
+                let calls = ["1", "2", "3"].map(|it| called(it, "completed"));
+                let mut steps = calls.to_vec();
+                steps.extend([called("4", "pending"), json!({"hang": true})]);
+                acts(steps.into())
+            },
+            Scenario::WallCap | Scenario::IdleCap | Scenario::Cancel => |_| {
+                let run = format!("setsid sleep 300 >/dev/null 2>&1 & echo x > {UNDER_WAY}");
+                acts(json!([{"run": run}, {"hang": true}]))
+            },
+            Scenario::OutputCap => |_| acts(json!([{"flood": "again and again and again"}])),
+            Scenario::Flood => |_| acts(json!([{"flood": "0123456789".repeat(400)}])),
+            Scenario::Resume => |_| {
+                let mut script = acts(json!([{"say": "one"}, dollars(0.25), ends()]));
+                // The protocol's cost is the session's.
+                script["resumed"] = json!([[{"say": "two"}, dollars(0.5), ends()]]);
+                script
+            },
+            Scenario::Crash => |_| {
+                acts(
+                    json!([called("1", "completed"), {"run": "echo 'it broke' >&2; kill -9 $PPID"}]),
+                )
+            },
+            Scenario::Garbage => |_| {
+                let update = json!({"jsonrpc": "2.0", "method": "session/update",
+                    "params": {"sessionId": "new-session", "update": {
+                        "sessionUpdate": "agent_message_chunk",
+                        "content": {"type": "text", "text": "a?b"}}}});
+                let mut broken = format!("{update}\n").into_bytes();
+                let at = broken.windows(3).position(|it| it == b"a?b");
+                broken[at.expect("its text") + 1] = 0xff;
+                acts(json!([
+                    {"bytes": [0xff, 0xfe, 0, 0x7b, 0x0a]}, {"line": "Warning: [x]"},
+                    {"line": "{\"type\":7}"}, {"line": "[1,"}, {"bytes": broken}, ends(),
+                ]))
+            },
+            Scenario::HalfALine => |_| {
+                let half = b"{\"jsonrpc\":\"2.0\",\"id\"".as_slice();
+                acts(json!([{"say": "x"}, {"bytes": half}, {"exit": 0}]))
+            },
+            Scenario::NoCredentials => |_| {
+                let mut script = acts(json!([{"say": "never asked"}]));
+                let error = json!({"code": -32000, "message": "Authentication required"});
+                script["answers"]["session/new"] = json!({"error": error});
+                script
+            },
+            Scenario::Overload => |_| {
+                acts(
+                    json!([{"error": {"code": -32603, "message": "Internal error",
+                    "data": {"details": "529 overloaded_error"}}}]),
+                )
+            },
+            Scenario::Quota => |at| {
+                let said = format!("usage limit reached|{}", at.quota_until);
+                acts(json!([{"error": {"code": -32603, "message": said}}]))
+            },
+            Scenario::IgnoresTerm => {
+                |_| acts(json!([{"run": "trap '' TERM INT HUP; while :; do sleep 1; done"}]))
+            }
+            Scenario::ForksAway => |_| {
+                let run = "(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' \
+                    >/dev/null 2>&1 &)";
+                acts(json!([{"run": run}, {"say": "done"}, ends()]))
+            },
+            // It leaves with 0 once we are done with it.
+            Scenario::ExitsZeroAfterFailing => |_| {
+                let error = json!({"code": -32603, "message": "it gave up"});
+                acts(json!([{"say": "all done"}, {"error": error}]))
+            },
+            Scenario::HangsOnRefusal => {
+                return How::Not("it has no word for trying again; silence ends it");
+            }
+            Scenario::HostileRepository => {
+                return How::Not("each agent has settings of its own: tests/real_acp");
+            }
+        })
     }
 }

@@ -172,7 +172,7 @@ impl Scenario {
                 assert_eq!(last.failure().0, Failure::MaxTurns);
                 // The reply after the last one allowed may have been asked for, never acted on.
                 let asked = world.asked();
-                assert!((3..=4).contains(&asked), "{asked}");
+                assert!(asked.is_none_or(|it| (3..=4).contains(&it)), "{asked:?}");
                 assert!(last.results().len() <= 3, "{:?}", last.events);
             }
             Scenario::WallCap => {
@@ -218,7 +218,7 @@ impl Scenario {
             Scenario::NoCredentials => {
                 assert_eq!(last.failure().0, Failure::Unavailable);
                 assert!(took < Duration::from_secs(15), "{took:?}");
-                assert_eq!(world.asked(), 0);
+                assert_eq!(world.asked().unwrap_or(0), 0);
             }
             Scenario::Overload => {
                 assert_eq!(last.outcome.ended, Ended::Quota { until_unix: None });

@@ -14,6 +14,8 @@ use crate::rows::{How, ROWS, Row};
 use crate::scenario::Scenario;
 
 const MARK: &str = "DEX_TEST_MARK";
+/// Written by a program without a model once it is to be cancelled.
+pub(crate) const UNDER_WAY: &str = "under-way.txt";
 
 /// Runs a scenario for every back end that has it.
 #[expect(clippy::print_stdout, reason = "a failure must say whose it is")]
@@ -25,25 +27,33 @@ pub(crate) fn every_row(scenario: Scenario) {
             How::Real(turns) => {
                 // None only when tests that need the network are left out, which it says.
                 if let Some(program) = row.program() {
-                    play(*row, scenario, program, |world| turns(&world.at()));
+                    let mut world = World::new();
+                    world.start_model(turns(&world.at()));
+                    play(*row, scenario, &world, program);
                 }
             }
             How::Fake(script) => {
-                let root = tempfile::tempdir().expect("a directory");
-                let program = fake_cli::install(root.path(), *row, script);
-                play(*row, scenario, &program, |_| Vec::new());
+                let world = World::new();
+                let program = fake_cli::install(&world.beside("bin"), *row, script);
+                play(*row, scenario, &world, &program);
+            }
+            How::Acted(script) => {
+                let world = World::new();
+                let (file, record) = (world.beside("script.json"), world.beside("record"));
+                std::fs::write(&file, script(&world.at()).to_string()).expect("writes");
+                let argv = [row.actor(), file, record];
+                let program = fake_cli::becomes(&world.beside("bin"), *row, &argv);
+                play(*row, scenario, &world, &program);
             }
         }
     }
 }
 
-fn play(row: &dyn Row, scenario: Scenario, program: &Path, turns: impl Fn(&World) -> Vec<Turn>) {
-    let mut world = World::new();
-    world.start_model(turns(&world));
-    scenario.prepare(&world);
+fn play(row: &dyn Row, scenario: Scenario, world: &World, program: &Path) {
+    scenario.prepare(world);
     let mut environment = world.environment();
     if scenario != Scenario::NoCredentials {
-        environment.extend(row.account(&world, scenario));
+        environment.extend(row.account(world, scenario));
     }
     let agent = row.agent(program.to_owned(), environment);
     let mut request = world.request(row.model());
@@ -54,12 +64,14 @@ fn play(row: &dyn Row, scenario: Scenario, program: &Path, turns: impl Fn(&World
         request.scratch = world.beside("attempts/2");
         ran.push(world.attempt(&*agent, &request, scenario));
     }
-    scenario.check(row, &world, &ran);
+    scenario.check(row, world, &ran);
 }
 
 pub(crate) struct World {
     root: tempfile::TempDir,
     model: FakeModel,
+    /// Whether the program at work asks it.
+    is_asked: bool,
     thief: FakeModel,
     mark: String,
     pub(crate) quota_until: i64,
@@ -88,7 +100,14 @@ impl World {
         // Not the temporary directory: that may be in memory, below `/dev`, and Codex's sandbox
         // puts a `/dev` of its own over it.
         let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        for name in ["work", "home/.codex", "tmp", "attempts/1", "attempts/2"] {
+        for name in [
+            "work",
+            "bin",
+            "home/.codex",
+            "tmp",
+            "attempts/1",
+            "attempts/2",
+        ] {
             std::fs::create_dir_all(root.path().join(name)).expect("directories");
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -96,6 +115,7 @@ impl World {
         let world = World {
             root,
             model: FakeModel::start(Vec::new()),
+            is_asked: false,
             thief: FakeModel::start(vec![Turn::text("stolen")]),
             mark: uuid::Uuid::now_v7().to_string(),
             quota_until: now + 7_200,
@@ -106,6 +126,7 @@ impl World {
 
     fn start_model(&mut self, turns: Vec<Turn>) {
         self.model = FakeModel::with_lanes(vec![Lane::new(turns)]);
+        self.is_asked = true;
     }
 
     fn at(&self) -> At {
@@ -141,9 +162,23 @@ impl World {
         self.thief.requests().len()
     }
 
-    /// How often the model was asked.
-    pub(crate) fn asked(&self) -> usize {
-        self.model.main_requests().len()
+    /// How often the model was asked; none where the program at work has no model.
+    pub(crate) fn asked(&self) -> Option<usize> {
+        self.is_asked.then(|| self.model.main_requests().len())
+    }
+
+    /// Waits until it has done its first step.
+    fn is_under_way(&self) {
+        let waits = Duration::from_secs(60);
+        if self.is_asked {
+            assert!(self.model.wait_for_main_requests(2, waits), "never asked");
+            return;
+        }
+        let since = Instant::now();
+        while self.read(UNDER_WAY).is_empty() {
+            assert!(since.elapsed() < waits, "never under way");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub(crate) fn work(&self) -> PathBuf {
@@ -197,8 +232,7 @@ impl World {
         let outcome = std::thread::scope(|scope| {
             if scenario == Scenario::Cancel {
                 scope.spawn(|| {
-                    let waits = Duration::from_secs(60);
-                    assert!(self.model.wait_for_main_requests(2, waits), "never asked");
+                    self.is_under_way();
                     stop.set();
                 });
             }
