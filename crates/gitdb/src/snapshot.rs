@@ -41,6 +41,9 @@ pub struct Changed {
     pub path: Vec<u8>,
     /// What is there.
     pub kind: ChangedKind,
+    /// Whether the files differ from the index. Else only the index differs from HEAD, as after
+    /// `git rm --cached` or a merge outside a sparse checkout, and already says what is wanted.
+    pub unstaged: bool,
 }
 
 /// What lies at a changed path.
@@ -258,13 +261,22 @@ pub fn survey(repo: &Repo) -> Result<Vec<Changed>, GitError> {
     let status = repo.status()?;
     let mut found = Vec::with_capacity(status.len());
     for entry in status {
-        let kind = kind_of(&root.join(os_path(&entry.path)))?;
+        let [in_index, in_work_tree] = entry.code;
+        let kind = match (in_index, in_work_tree) {
+            // What took its place, or is not tracked any more, is listed by itself or ignored.
+            (_, b'D') | (b'D', b' ') => ChangedKind::Deleted,
+            _ => kind_of(&root.join(os_path(&entry.path)))?,
+        };
         let mut path = entry.path;
         // Git marks a directory it does not enter with a slash.
         if path.last() == Some(&b'/') {
             path.pop();
         }
-        found.push(Changed { path, kind });
+        found.push(Changed {
+            path,
+            kind,
+            unstaged: in_work_tree != b' ',
+        });
     }
     Ok(found)
 }

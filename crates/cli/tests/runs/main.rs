@@ -4,6 +4,7 @@
 
 mod agent_files;
 mod agent_git;
+mod agent_index;
 mod by_hand;
 mod disk_full;
 mod flows;

@@ -436,6 +436,24 @@ impl Project {
         command.spawn().expect("dex starts")
     }
 
+    /// Whether a process ends by itself in time; else it is ended.
+    pub(crate) fn ends_within(
+        &self,
+        mut child: std::process::Child,
+        limit: std::time::Duration,
+    ) -> bool {
+        let began = std::time::Instant::now();
+        while began.elapsed() < limit {
+            if child.try_wait().expect("our child").is_some() {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        false
+    }
+
     /// Looks until something holds; panics after half a minute.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&Project) -> bool) {

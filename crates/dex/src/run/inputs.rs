@@ -122,11 +122,23 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
         })
 }
 
+/// A file, or a link to one. An agent may have put anything in its place, and reading a pipe would
+/// never end.
+fn bytes_of(path: &Path) -> Option<Vec<u8>> {
+    let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
+    is_file.then(|| std::fs::read(path).ok())?
+}
+
+/// As text, empty when there is none.
+pub(super) fn text_of(path: &Path) -> String {
+    String::from_utf8_lossy(&bytes_of(path).unwrap_or_default()).into_owned()
+}
+
 /// Digest over what a stage reads; none when a source is missing.
 fn input_digest(root: &Path, paths: &Paths, stage: Stage) -> Option<String> {
     let mut all = Vec::new();
     for source in paths.sources(stage) {
-        let bytes = std::fs::read(root.join(source)).ok()?;
+        let bytes = bytes_of(&root.join(source))?;
         all.extend_from_slice(sha256(&bytes).as_bytes());
     }
     Some(sha256(&all))
@@ -165,7 +177,7 @@ pub(super) fn artifacts(
 ) -> BTreeMap<String, Value> {
     let mut entries = BTreeMap::new();
     let mut add = |name: &str, path: &str, input: Option<String>| {
-        let Ok(bytes) = std::fs::read(root.join(path)) else {
+        let Some(bytes) = bytes_of(&root.join(path)) else {
             return;
         };
         let entry = Artifact {
@@ -213,7 +225,7 @@ pub(super) struct Part {
 /// The parts of `tasks.md` that are not done yet; one without a phase when it has none.
 pub(super) fn parts(root: &Path, spec_dir: Option<&str>, live: &Live) -> Vec<Option<Part>> {
     let text = spec_dir
-        .and_then(|dir| std::fs::read_to_string(root.join(dir).join("tasks.md")).ok())
+        .map(|dir| text_of(&root.join(dir).join("tasks.md")))
         .unwrap_or_default();
     let phases = tasks::parse(&text);
     let of = phases.len() as u32;
@@ -310,8 +322,7 @@ impl Values<'_> {
 
     /// What commands, agents and people said.
     fn told(&self) -> [(&'static str, String); 6] {
-        let learned = std::fs::read_to_string(self.root.join(".dex/learnings.md"));
-        let learned = learned.unwrap_or_default();
+        let learned = text_of(&self.root.join(".dex/learnings.md"));
         let verify_command = self.live.start.settings.verify_command.clone();
         let failures = self.failures.iter().map(|it| format!("- {it}"));
         let answers = self.answers.iter().map(|(q, a)| format!("- {q} — {a}"));

@@ -96,7 +96,7 @@ impl Runner<'_> {
             let allowed = allow.iter().any(|pattern| matches(pattern, &shown));
             match changed.kind {
                 ChangedKind::NestedRepo if self.is_submodule(&changed.path)? => {
-                    judged.to_add.push(changed.path.clone());
+                    judged.to_add.extend(to_add(changed));
                     judged.changed += 1;
                 }
                 ChangedKind::NestedRepo => {
@@ -106,14 +106,14 @@ impl Runner<'_> {
                     leave_out(&mut judged, changed, "too_large", Some(bytes));
                 }
                 ChangedKind::File { .. } | ChangedKind::Link => {
-                    judged.to_add.push(changed.path.clone());
+                    judged.to_add.extend(to_add(changed));
                     judged.changed += u64::from(!ours);
                     if !allowed {
                         judged.secrets.extend(self.secrets_at(changed));
                     }
                 }
                 ChangedKind::Deleted => {
-                    judged.to_add.push(changed.path.clone());
+                    judged.to_add.extend(to_add(changed));
                     judged.changed += u64::from(!ours);
                 }
                 ChangedKind::Other => {}
@@ -136,6 +136,7 @@ impl Runner<'_> {
             found.push(Changed {
                 path: change.path,
                 kind,
+                unstaged: false,
             });
         }
         Ok(found)
@@ -148,16 +149,19 @@ impl Runner<'_> {
         let mut lines = Vec::new();
         for path in judged.exclude.drain(..) {
             let shown = String::from_utf8_lossy(&path).into_owned();
-            let tracked = self
-                .repo
-                .is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))?;
-            if tracked {
-                by_name.push(path);
-            }
+            // A tracked file whose place a repository took is deleted, and that is untracked.
+            let tracked = !judged.to_add.contains(&path)
+                && self
+                    .repo
+                    .is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))?;
             // What only a folded commit tracks is untracked once that is folded.
             if !tracked || !self.is_in_tip(&shown)? {
-                lines.push(gitdb::Repo::escape_exclude(shown.trim_end_matches('/')));
+                let path_of_line = path.strip_suffix(b"/").unwrap_or(&path).to_vec();
+                lines.push(gitdb::Repo::escape_exclude(&path_of_line));
                 judged.ignored.insert(agents::redact::redact(&shown));
+            }
+            if tracked {
+                by_name.push(path);
             }
         }
         self.repo.set_left_out(&lines)?;
@@ -211,6 +215,11 @@ impl Runner<'_> {
             })
             .collect()
     }
+}
+
+/// What the index has to take over from the work tree.
+fn to_add(changed: &Changed) -> Option<Vec<u8>> {
+    changed.unstaged.then(|| changed.path.clone())
 }
 
 fn leave_out(judged: &mut Judged, changed: &Changed, reason: &str, bytes: Option<u64>) {

@@ -142,7 +142,7 @@ impl Runner<'_> {
     fn write_small(&mut self, stage: Stage) -> Result<Option<Value>, RunError> {
         let paths = Paths::of(&self.live.start.goal);
         let root = self.live.worktree.clone();
-        let goal = std::fs::read_to_string(root.join(&paths.goal)).unwrap_or_default();
+        let goal = inputs::text_of(&root.join(&paths.goal));
         let goal = goal.trim();
         let title = goal
             .lines()

@@ -76,18 +76,13 @@ impl Repo {
     }
 
     /// A path as a line of `info/exclude` that matches exactly this path.
-    pub fn escape_exclude(path: &str) -> String {
+    pub fn escape_exclude(path: &[u8]) -> String {
         let mut line = String::from("/");
-        for c in path.trim_start_matches('/').chars() {
-            // A line cannot hold a line end; `?` stands for any one character.
-            if c == '\n' {
-                line.push('?');
-                continue;
-            }
-            if matches!(c, '*' | '?' | '[' | ']' | '\\' | ' ' | '!' | '#') {
-                line.push('\\');
-            }
-            line.push(c);
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        for chunk in path.utf8_chunks() {
+            escape_chars(&mut line, chunk.valid());
+            // No text: `?` stands for any one byte.
+            line.extend(chunk.invalid().iter().map(|_| '?'));
         }
         line
     }
@@ -148,4 +143,15 @@ fn write_exclude(path: &Path, bytes: &[u8]) -> Result<(), GitError> {
         std::os::unix::fs::PermissionsExt::mode(&meta.permissions())
     });
     files::write(path, bytes, mode)
+}
+
+fn escape_chars(line: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            // A line cannot hold a line end.
+            '\n' => line.push('?'),
+            '*' | '?' | '[' | ']' | '\\' | ' ' | '!' | '#' => line.extend(['\\', c]),
+            _ => line.push(c),
+        }
+    }
 }

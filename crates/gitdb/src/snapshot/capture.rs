@@ -137,7 +137,7 @@ impl Capture<'_> {
                 .git
                 .write(ON_PRIVATE.iter().chain(&ADD))
                 .index(&private.path)
-                .stdin(self.pathspecs(&nested))
+                .stdin(self.pathspecs(&nested)?)
                 .output()?;
             fault::point("snapshot.add.after");
             if out.status == Some(0) {
@@ -168,7 +168,11 @@ impl Capture<'_> {
         let null: Oid = (self.repo.object_format.null().parse()).expect("the null id is a full id");
         for path in paths.iter().filter(|it| !self.excludes(it)) {
             match lying_at(root, path) {
-                Lying::Repository if !self.repo.is_submodule(&os_path(path))? => {}
+                Lying::Repository if !self.repo.is_submodule(&os_path(path))? => {
+                    if self.repo.is_tracked(&os_path(path))? {
+                        index_info(&mut gone, 0, &null, path);
+                    }
+                }
                 Lying::File | Lying::Repository => {
                     there.extend_from_slice(path);
                     there.push(0);
@@ -179,27 +183,59 @@ impl Capture<'_> {
         }
         fault::point("snapshot.add.before");
         update_index(self.repo, private, gone)?;
-        if !there.is_empty() {
+        for turn in 1.. {
+            if there.is_empty() {
+                break;
+            }
             let args = ["--add", "--remove", "--replace", "-z", "--stdin"];
-            self.repo
-                .git
-                .write(ON_PRIVATE.iter().chain(&["update-index"]).chain(&args))
-                .index(&private.path)
-                .stdin(there)
-                .bytes()?;
+            let call = ON_PRIVATE.iter().chain(&["update-index"]).chain(&args);
+            let call = self.repo.git.write(call).index(&private.path);
+            let out = call.stdin(there.clone()).output()?;
+            match out.status {
+                Some(0) => break,
+                // A file that is rewritten while git reads it may also end git by a signal.
+                status if turn < TRIES && (status.is_none() || may_pass(&out.stderr)) => {}
+                _ => return Err(out.failed("update-index")),
+            }
         }
         fault::point("snapshot.add.after");
         Ok(())
     }
 
-    fn pathspecs(&self, nested: &[Vec<u8>]) -> Vec<u8> {
+    fn pathspecs(&self, nested: &[Vec<u8>]) -> Result<Vec<u8>, GitError> {
         let mut input = b":(top)\0".to_vec();
-        for path in self.exclude.iter().chain(nested) {
+        let ignored = self.ignored()?;
+        let excluded = self.exclude.iter().chain(nested);
+        for path in excluded.filter(|it| !ignored.contains(it)) {
             input.extend_from_slice(b":(top,exclude,literal)");
             input.extend_from_slice(path);
             input.push(0);
         }
-        input
+        Ok(input)
+    }
+
+    /// The excluded paths that git ignores anyway, and refuses to hear named.
+    fn ignored(&self) -> Result<Vec<Vec<u8>>, GitError> {
+        if self.exclude.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut input = Vec::new();
+        for path in self.exclude {
+            input.extend_from_slice(path.strip_suffix(b"/").unwrap_or(path));
+            input.push(0);
+        }
+        let out = self.repo.git.read(["check-ignore", "-z", "--stdin"]);
+        let out = out.stdin(input).output()?;
+        match out.status {
+            // 1: none of them.
+            Some(0 | 1) => {
+                let named = crate::repo::read::nul_split(&out.stdout);
+                let named: Vec<&[u8]> = named.collect();
+                let bare = |it: &Vec<u8>| named.contains(&it.strip_suffix(b"/").unwrap_or(it));
+                Ok(self.exclude.iter().filter(|it| bare(it)).cloned().collect())
+            }
+            _ => Err(out.failed("check-ignore")),
+        }
     }
 
     /// Untracked directories that are repositories of their own.

@@ -50,7 +50,11 @@ impl Stage {
         let base = oid(&self.repo.git(&["rev-parse", self.branch]));
         let db = open(&self.repo);
         let surveyed = snapshot::survey(&db).expect("surveyed");
-        let only: Vec<Vec<u8>> = surveyed.into_iter().map(|it| it.path).collect();
+        let only: Vec<Vec<u8>> = surveyed
+            .into_iter()
+            .filter(|it| it.unstaged)
+            .map(|it| it.path)
+            .collect();
         snapshot::prepare(
             &db,
             &self.expected(),

@@ -191,7 +191,7 @@ fn exclusions_are_added_once_and_the_rest_stays_as_it_is() {
     let path = repo.path().join(".git/info/exclude");
     std::fs::write(&path, "# mine\n*.tmp").unwrap();
     let db = open(&repo);
-    let odd = gitdb::Repo::escape_exclude("a [b]*?\\ c#!");
+    let odd = gitdb::Repo::escape_exclude(b"a [b]*?\\ c#!");
     db.exclude(&["/.dex/state.lock", &odd]).unwrap();
     db.exclude(&["/.dex/state.lock", "*.tmp"]).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
