@@ -366,7 +366,23 @@ impl Live {
 
     /// Reads a run's live record; none when there is none here.
     pub fn read(repo: &Repo, run_id: &str) -> Result<Option<Live>, FileError> {
-        Live::read_file(&Live::dir(repo, run_id).join("live.json"))
+        let live = Live::read_file(&Live::dir(repo, run_id).join("live.json"))?;
+        Ok(live.map(|it| it.here(repo)))
+    }
+
+    /// As it is in this repository: one that was moved or copied since takes its in-place run
+    /// along, and never works on where it came from.
+    fn here(mut self, repo: &Repo) -> Live {
+        let linked = |dir: &Path| dir.parent().is_some_and(|it| it.ends_with("worktrees"));
+        if !self.git_dir.starts_with(&repo.common_dir)
+            && !linked(&self.git_dir)
+            && repo.common_dir.ends_with(".git")
+            && let Some(root) = repo.common_dir.parent()
+        {
+            self.worktree = root.to_owned();
+            self.git_dir = repo.common_dir.clone();
+        }
+        self
     }
 
     /// Reads a live record from its file.
@@ -392,6 +408,7 @@ impl Live {
         files
             .iter()
             .filter_map(|file| Live::read_file(file).transpose())
+            .map(|live| live.map(|it| it.here(repo)))
             .collect()
     }
 

@@ -162,7 +162,17 @@ fn in_its_work_tree(repo: Repo, live: &Live) -> Result<Repo, Failure> {
             live.branch.trim_start_matches("refs/heads/")
         )));
     }
-    session::open(&live.worktree)
+    let there = session::open(&live.worktree)?;
+    if there.common_dir != repo.common_dir {
+        // A copied repository still names the work trees of the one it came from.
+        let worktree = live.worktree.display();
+        return Err(Failure::new(
+            Exit::Moved,
+            format!("the run's work tree {worktree} belongs to another repository"),
+        )
+        .hint("Go on with it there, or start from a stage with `dex resume --from plan:1`."));
+    }
+    Ok(there)
 }
 
 /// Whether the run paused because HEAD or the branch was moved during a stage.

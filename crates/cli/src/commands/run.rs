@@ -175,6 +175,16 @@ fn goal(repo: &Repo, dir: &Path, args: &args::Run) -> Result<Goal, Failure> {
         .hint("Write what you want into it, or type `dex run -m \"what you want\"`.")
     };
     let full = path.canonicalize().map_err(missing)?;
+    // A large one, or one that is no file, is told by the checks of the start.
+    let small = full
+        .metadata()
+        .is_ok_and(|it| it.is_file() && it.len() <= MAX_GOAL);
+    if small && let Some(problem) = no_goal_in(&std::fs::read(&full)?) {
+        let headline = format!("the goal {} {problem}; nothing was started", path.display());
+        return Err(Failure::new(Exit::Usage, headline).hint(
+            "Write what you want into it, as UTF-8, or type `dex run -m \"what you want\"`.",
+        ));
+    }
     let root = root.canonicalize()?;
     let inside = full.strip_prefix(&root).map_err(|_| outside(&path))?;
     let gits = |it: std::path::Component<'_>| it.as_os_str().eq_ignore_ascii_case(".git");
@@ -454,4 +464,13 @@ fn ended_at_once(
         Failure::new(Exit::Failed, "the process in the background ended at once")
             .hint(format!("Its log says why: {}.", log.display())),
     )
+}
+
+/// Why bytes are no goal.
+fn no_goal_in(bytes: &[u8]) -> Option<&'static str> {
+    match std::str::from_utf8(bytes) {
+        Err(_) => Some("is not UTF-8 text"),
+        Ok(text) if text.trim().is_empty() => Some("is empty"),
+        Ok(_) => None,
+    }
 }

@@ -517,3 +517,24 @@ fn a_live_record_that_cannot_be_read_is_an_error_and_never_a_new_run_g10() {
         assert_eq!(finish(&project, "rebuilt").len(), 20);
     }
 }
+
+#[test]
+fn in_a_copy_of_the_repository_the_run_goes_on_in_the_copy() {
+    let project = Project::new(&good(&["Say hello"]));
+    project.dex(&["run", "--step"]);
+    let before = project.repo.git(&["rev-parse", "HEAD"]);
+    let copy = project.repo.beside("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([project.repo.path(), copy.as_path()])
+        .status();
+    assert!(copied.is_ok_and(|it| it.success()));
+    let original = project.repo.path().to_owned();
+    let copy = Project {
+        repo: project.repo.seen_from(&copy),
+    };
+    copy.dex_ok(&["resume"]);
+    assert_ne!(copy.repo.git(&["rev-parse", "HEAD"]), before);
+    let there = copy.repo.git_in(&original, &["rev-parse", "HEAD"]);
+    assert_eq!(there, before);
+}

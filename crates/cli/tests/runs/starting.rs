@@ -444,3 +444,14 @@ fn a_small_goal_needs_no_agent_before_its_one_feature() {
         "# Clarified goal\n\n# A greeting\n\nSay hello.\n"
     );
 }
+
+#[test]
+fn a_goal_that_says_nothing_or_is_no_text_is_refused_before_anything_starts() {
+    let project = Project::new(&good(&["Say hello"]));
+    for (bytes, says) in [(&b" \n"[..], "is empty"), (&b"F\xfcge ein"[..], "UTF-8")] {
+        std::fs::write(project.repo.path().join("OTHER.md"), bytes).unwrap();
+        let answer = project.exits(2, &["run", "OTHER.md", "--small"]);
+        assert!(answer.err.contains(says), "{}", answer.err);
+    }
+    assert_eq!(project.repo.git(&["branch", "--list", "dex/*"]), "");
+}
