@@ -326,6 +326,14 @@ fn h07_an_agent_that_nothing_can_keep_to_looking_is_refused_before_anything_is_c
     hint: Install bubblewrap (`bwrap`), or choose an agent that can be held to it (`dex config agent claude`), or let this one work on trust: `dex config sandbox off`.
     ");
     assert_eq!(project.branch(), "");
+    // The doctor knows.
+    let doctor = without_walls(&project, &["doctor", "--json"]);
+    let doctor: Value = serde_json::from_str(&doctor.out).expect("JSON");
+    let checks = doctor["checks"].as_array().expect("a list");
+    let agent = checks.iter().find(|it| it["code"] == "agent");
+    let agent = agent.expect("a check");
+    assert_eq!(agent["status"], "bad", "{agent}");
+    assert!(agent["text"].to_string().contains("only look"), "{agent}");
 
     let project = that_does_not_only_look(&json!({ "sandbox": "off" }));
     let answer = without_walls(&project, &["run", "--small"]);
