@@ -20,16 +20,20 @@ fn machine() -> &'static Abilities {
     MACHINE.get_or_init(sandbox::abilities)
 }
 
-fn bwrap() -> Abilities {
+/// None where `bwrap` is not installed and `./check --quick` leaves out what needs it.
+fn bwrap() -> Option<Abilities> {
+    if !testkit::left_out::with_bwrap() {
+        return None;
+    }
     assert!(
         matches!(machine().bwrap, Bwrap::Works { .. }),
         "these tests need a bwrap that works: {:?}",
         machine().bwrap
     );
-    Abilities {
+    Some(Abilities {
         landlock: None,
         ..machine().clone()
-    }
+    })
 }
 
 fn landlock() -> Abilities {
@@ -38,6 +42,10 @@ fn landlock() -> Abilities {
         bwrap: Bwrap::Absent,
         ..machine().clone()
     }
+}
+
+fn both() -> Vec<Abilities> {
+    bwrap().into_iter().chain([landlock()]).collect()
 }
 
 /// A work tree with a repository, and a home with credentials beside it.
@@ -113,7 +121,7 @@ fn said(spec: &Spec) -> (Finished, String) {
 
 #[test]
 fn a_program_works_in_its_work_tree_and_nowhere_else() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let outside = world.home.join("made");
         let script = format!(
@@ -137,7 +145,7 @@ fn a_program_works_in_its_work_tree_and_nowhere_else() {
 
 #[test]
 fn h07_a_program_that_may_only_look_changes_nothing_and_can_still_answer() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         // As in a run in place: what it may write lies inside what it may not.
         let scratch = world.place.file(".git/ours");
@@ -166,6 +174,7 @@ fn h07_a_program_that_may_only_look_changes_nothing_and_can_still_answer() {
 
 #[test]
 fn c24_git_can_be_looked_at_and_not_changed_moved_or_replaced() {
+    let Some(bwrap) = bwrap() else { return };
     let world = World::new();
     let script = "cat .git/config
         for try in 'echo evil >> .git/config' 'rm -rf .git' 'mv .git .git2' 'ln -sfn /etc .git' \
@@ -174,13 +183,14 @@ fn c24_git_can_be_looked_at_and_not_changed_moved_or_replaced() {
         do (eval \"$try\") > /dev/null 2>&1 && echo \"did: $try\"; done
         unshare -rm sh -c 'umount .git; mount -o remount,rw,bind .git; echo evil >> .git/config' 2> /dev/null
         cat .git/config";
-    assert_eq!(world.says(&bwrap(), script), "[core]\n[core]");
+    assert_eq!(world.says(&bwrap, script), "[core]\n[core]");
     assert_eq!(world.place.read(".git/config"), "[core]\n");
     assert_eq!(world.place.read(".git/hooks/pre-commit"), "#!/bin/sh\n");
 }
 
 #[test]
 fn c24_in_a_linked_work_tree_neither_its_git_file_nor_where_it_points_can_be_changed() {
+    let Some(bwrap) = bwrap() else { return };
     let world = World::new();
     let main = world.home.join("main/.git");
     std::fs::create_dir_all(main.join("worktrees/w")).expect("makes");
@@ -191,7 +201,7 @@ fn c24_in_a_linked_work_tree_neither_its_git_file_nor_where_it_points_can_be_cha
         read_only: vec![world.place.file(".git"), main.clone()],
         ..world.policy()
     };
-    let sandbox = sandbox::prepare(Mode::Required, &policy, &bwrap()).expect("a sandbox");
+    let sandbox = sandbox::prepare(Mode::Required, &policy, &bwrap).expect("a sandbox");
     let script = format!(
         "(echo gitdir: evil > .git) 2> /dev/null || echo kept
         (rm -f .git; mv .git x; echo gitdir: evil > new && mv new .git) 2> /dev/null || echo kept
@@ -204,7 +214,7 @@ fn c24_in_a_linked_work_tree_neither_its_git_file_nor_where_it_points_can_be_cha
 
 #[test]
 fn i03_credentials_are_not_there_and_other_settings_are() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let script = "cat ~/.config/other; echo
             cat ~/.ssh/id_ed25519 ~/.netrc ~/.config/gh/hosts.yml 2> /dev/null || echo nothing
@@ -215,7 +225,7 @@ fn i03_credentials_are_not_there_and_other_settings_are() {
 
 #[test]
 fn a_credential_behind_a_link_is_hidden_where_it_really_is() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let real = world.home.join("vault/ssh");
         std::fs::create_dir_all(world.home.join("vault")).expect("makes");
@@ -228,7 +238,7 @@ fn a_credential_behind_a_link_is_hidden_where_it_really_is() {
 
 #[test]
 fn other_processes_are_not_seen_signalled_or_read() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let mut other = std::process::Command::new("sleep")
             .arg("60")
@@ -248,7 +258,7 @@ fn other_processes_are_not_seen_signalled_or_read() {
 
 #[test]
 fn nothing_gains_rights_it_did_not_have() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let said = World::new().says(&abilities, "grep NoNewPrivs /proc/self/status");
         assert_eq!(said, "NoNewPrivs:\t1");
     }
@@ -256,11 +266,12 @@ fn nothing_gains_rights_it_did_not_have() {
 
 #[test]
 fn without_a_network_nobody_else_is_reached_and_oneself_is() {
+    let Some(bwrap) = bwrap() else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
     let port = listener.local_addr().expect("an address").port();
     let connect =
         format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) 2> /dev/null && echo reached || echo not");
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let says = |network| {
             let policy = Policy {
@@ -283,7 +294,7 @@ fn without_a_network_nobody_else_is_reached_and_oneself_is() {
         network: Network::Off,
         ..world.policy()
     };
-    let sandbox = sandbox::prepare(Mode::Auto, &policy, &bwrap()).expect("a sandbox");
+    let sandbox = sandbox::prepare(Mode::Auto, &policy, &bwrap).expect("a sandbox");
     assert_eq!(
         said(&world.spec(&sandbox, "cat /proc/net/dev | grep -c lo:")).1,
         "1"
@@ -292,6 +303,7 @@ fn without_a_network_nobody_else_is_reached_and_oneself_is() {
 
 #[test]
 fn an_agent_keeps_its_log_in_and_cannot_change_the_settings_that_start_programs() {
+    let Some(bwrap) = bwrap() else { return };
     let world = World::new();
     let dir = world.home.join(".agent");
     std::fs::create_dir(&dir).expect("makes");
@@ -309,7 +321,7 @@ fn an_agent_keeps_its_log_in_and_cannot_change_the_settings_that_start_programs(
         },
         ..world.policy()
     };
-    let sandbox = sandbox::prepare(Mode::Auto, &policy, &bwrap()).expect("a sandbox");
+    let sandbox = sandbox::prepare(Mode::Auto, &policy, &bwrap).expect("a sandbox");
     let script = "cd ~/.agent && cat login && echo new > login.new && mv login.new login
         for file in hooks.json settings.json plugins/evil; do
             (echo evil > $file) 2> /dev/null && echo did $file; (echo evil > new; mv new $file) 2> /dev/null
@@ -332,7 +344,7 @@ fn an_agent_keeps_its_log_in_and_cannot_change_the_settings_that_start_programs(
 
 #[test]
 fn our_own_files_beside_an_answer_cannot_be_reached() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         std::fs::write(world.place.scratch().join("protected.json"), "ours").expect("writes");
         let shared = sandbox::shared(&world.place.scratch());
@@ -347,6 +359,7 @@ fn our_own_files_beside_an_answer_cannot_be_reached() {
 
 #[test]
 fn what_is_written_to_a_build_cache_stays_with_the_run_and_credentials_in_it_stay_hidden() {
+    let Some(bwrap) = bwrap() else { return };
     let world = World::new();
     let cache = world.home.join(".cache");
     for (name, content) in [
@@ -366,7 +379,7 @@ fn what_is_written_to_a_build_cache_stays_with_the_run_and_credentials_in_it_sta
         ..world.policy()
     };
     let prepare = |network| {
-        let sandbox = sandbox::prepare(Mode::Required, &policy(network), &bwrap());
+        let sandbox = sandbox::prepare(Mode::Required, &policy(network), &bwrap);
         sandbox.expect("a sandbox")
     };
     let script =
@@ -391,7 +404,7 @@ fn what_is_written_to_a_build_cache_stays_with_the_run_and_credentials_in_it_sta
 
 #[test]
 fn the_name_the_status_and_the_input_of_a_program_come_through() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let sandbox = world.sandbox(&abilities);
         let mut spec = world.spec(&sandbox, "cat; pwd -P; exit 7");
@@ -405,18 +418,19 @@ fn the_name_the_status_and_the_input_of_a_program_come_through() {
 
 #[test]
 fn a_script_of_the_users_in_a_temporary_directory_is_found() {
+    let Some(bwrap) = bwrap() else { return };
     let world = World::new();
     let elsewhere = Place::new();
     let script = elsewhere.file("agent.sh");
     std::fs::write(&script, "echo from the script").expect("writes");
-    let mut spec = world.spec(&world.sandbox(&bwrap()), "");
+    let mut spec = world.spec(&world.sandbox(&bwrap), "");
     spec.argv = vec!["sh".into(), script.into()];
     assert_eq!(said(&spec).1, "from the script");
 }
 
 #[test]
 fn a_confined_program_may_use_the_grace_to_say_its_last_words() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let script = "trap 'echo last; exit 0' TERM; echo up; while :; do sleep 0.05; done";
         let mut spec = world.spec(&world.sandbox(&abilities), script);
@@ -429,7 +443,7 @@ fn a_confined_program_may_use_the_grace_to_say_its_last_words() {
 
 #[test]
 fn g04_the_whole_confined_tree_is_ended() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let script = "setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; echo x >> alive; done' &
             (setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; echo x >> alive; done' > /dev/null 2>&1 &)
@@ -454,7 +468,7 @@ fn g04_the_whole_confined_tree_is_ended() {
 
 #[test]
 fn g04_what_a_confined_program_leaves_behind_goes_with_it() {
-    for abilities in [bwrap(), landlock()] {
+    for abilities in both() {
         let world = World::new();
         let script = "(setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; echo x >> alive; done' \
             > /dev/null 2>&1 &); while [ ! -s alive ]; do sleep 0.02; done; exit 3";
@@ -468,9 +482,10 @@ fn g04_what_a_confined_program_leaves_behind_goes_with_it() {
 
 #[test]
 fn g04_when_the_guard_is_killed_the_confined_tree_dies_with_it() {
+    let Some(bwrap) = bwrap() else { return };
     let world = World::new();
     let mut spec = world.spec(
-        &world.sandbox(&bwrap()),
+        &world.sandbox(&bwrap),
         "trap '' TERM; setsid sleep 60 & echo up; while :; do sleep 0.1; echo x >> alive; done",
     );
     spec.wall = Duration::from_secs(10);
@@ -519,6 +534,7 @@ fn a_mechanism_that_fails_for_these_very_paths_is_not_taken_for_the_programs_fai
 
 #[test]
 fn what_a_machine_can_do_is_known_within_a_second_and_costs_a_program_little() {
+    let Some(bwrap) = bwrap() else { return };
     let started = Instant::now();
     sandbox::abilities();
     assert!(
@@ -527,7 +543,7 @@ fn what_a_machine_can_do_is_known_within_a_second_and_costs_a_program_little() {
         started.elapsed()
     );
     let world = World::new();
-    let sandbox = world.sandbox(&bwrap());
+    let sandbox = world.sandbox(&bwrap);
     let started = Instant::now();
     for _ in 0..10 {
         said(&world.spec(&sandbox, ":"));
@@ -537,7 +553,8 @@ fn what_a_machine_can_do_is_known_within_a_second_and_costs_a_program_little() {
 
 #[test]
 fn a_pid_that_a_confined_program_tells_is_its_own_view() {
+    let Some(bwrap) = bwrap() else { return };
     let world = World::new();
-    said(&world.spec(&world.sandbox(&bwrap()), "echo $$ > pid"));
+    said(&world.spec(&world.sandbox(&bwrap), "echo $$ > pid"));
     assert!(pid_in(&world.place.file("pid")) < 20);
 }

@@ -240,7 +240,7 @@ fn start(error: &StartError) -> Failure {
 const NO_SANDBOX: &str = "`dex doctor` says what this machine can enforce. Install bubblewrap (`bwrap`), or take what there is: `dex config sandbox auto`.";
 
 /// What to do when nothing would keep an agent to looking.
-const NOT_HELD: &str = "Install bubblewrap (`bwrap`), or choose an agent that can be held to it (`dex config agent claude`), or let this one work on trust: `dex config sandbox off`.";
+pub(crate) const NOT_HELD: &str = "Install bubblewrap (`bwrap`), or choose an agent that can be held to it (`dex config agent claude`), or let this one work on trust: `dex config sandbox off`.";
 
 fn dirty_hint(paths: &[String]) -> String {
     format!(

@@ -3,6 +3,7 @@
 pub mod crash;
 pub mod fake_model;
 mod graph;
+pub mod left_out;
 pub mod real_agent;
 pub mod repo;
 

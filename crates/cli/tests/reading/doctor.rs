@@ -21,6 +21,8 @@ fn findings(repo: &Repo, dir: &std::path::Path) -> Vec<(String, String)> {
     let text = |it: &Value| it.as_str().unwrap().to_owned();
     let checks = report["checks"].as_array().unwrap();
     let wrong = checks.iter().filter(|it| it["status"] != "ok");
+    // What a machine can enforce is no state of its repositories.
+    let wrong = wrong.filter(|it| it["code"] != "sandbox");
     wrong
         .map(|it| {
             assert!(it["remedy"].is_string(), "{it}");

@@ -70,7 +70,7 @@ fn commit(project: &Project, id: &str) -> Commit {
     }
 }
 
-/// Without ids, times, costs.
+/// Without ids, times, costs, and the paths that a sandbox could not hold.
 fn plain(mut value: Value) -> Value {
     const DIFFERENT: [&str; 16] = [
         "runId",
@@ -93,8 +93,11 @@ fn plain(mut value: Value) -> Value {
     match &mut value {
         Value::Object(map) => {
             map.retain(|key, _| !DIFFERENT.contains(&key.as_str()));
-            for (_, inner) in map.iter_mut() {
-                *inner = plain(inner.take());
+            for (key, inner) in map.iter_mut() {
+                *inner = match (key.as_str(), inner.as_str()) {
+                    ("sandbox", Some(text)) => text.split(' ').next().into(),
+                    _ => plain(inner.take()),
+                };
             }
         }
         Value::Array(list) => {

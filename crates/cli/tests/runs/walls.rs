@@ -69,6 +69,9 @@ const TAMPERS: &str = "echo made > made.txt; \
 
 #[test]
 fn c24_an_agent_can_look_at_git_and_change_nothing_of_it_and_the_stage_is_committed() {
+    if !testkit::left_out::with_bwrap() {
+        return;
+    }
     for place in ["in place", "in a linked work tree"] {
         let project = with_agent(TAMPERS, &json!({ "sandbox": "required" }));
         let config = project.repo.read(".git/config");
@@ -102,6 +105,9 @@ fn what_was_in_force_is_shown_and_recorded_also_when_it_was_nothing() {
     let shown = project.dex_ok(&["show", "implement:1"]);
     assert!(shown.contains("none"), "{shown}");
 
+    if !testkit::left_out::with_bwrap() {
+        return;
+    }
     let project = with_agent("echo x > x.txt", &json!({}));
     ran(&project, &["run", "--small"]);
     let shown = project.dex_ok(&["show", "implement:1"]);
@@ -110,6 +116,9 @@ fn what_was_in_force_is_shown_and_recorded_also_when_it_was_nothing() {
 
 #[test]
 fn a_verify_command_has_no_network_unless_configured_and_changes_nothing_outside() {
+    if !testkit::left_out::with_bwrap() {
+        return;
+    }
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let port = listener.local_addr().expect("an address").port();
     let check = format!(
@@ -225,6 +234,9 @@ fn h07_a_stage_that_only_looks_changes_nothing_whatever_the_agent_tries() {
         ("landlock", &["run", "--small"]),
         ("landlock", &["run", "--small", "--worktree"]),
     ] {
+        if walls == "bwrap" && !testkit::left_out::with_bwrap() {
+            continue;
+        }
         let what = format!("{walls}, {place:?}");
         let project = that_does_not_only_look(&json!({}));
         let mut command = project.command(place);
@@ -278,10 +290,11 @@ fn h07_where_walls_are_switched_off_the_agent_is_trusted_and_the_record_says_so(
 }
 
 /// Runs `dex` where neither `bwrap` nor Landlock can be used: in as many Landlock domains as the
-/// kernel allows, none of which forbids anything. Nothing can be mounted in them either.
-fn without_walls(mut command: std::process::Command) -> Answer {
+/// kernel allows, none of which forbids anything.
+fn without_walls(project: &Project, args: &[&str]) -> Answer {
     use landlock::{ABI, Access as _, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr as _};
     use landlock::{RulesetCreatedAttr as _, RulesetError};
+    let mut command = project.command(args);
     let domain = || -> Result<(), RulesetError> {
         let all = AccessFs::from_all(ABI::V2);
         let root = PathFd::new("/").expect("a root");
@@ -291,6 +304,7 @@ fn without_walls(mut command: std::process::Command) -> Answer {
             .restrict_self()?;
         Ok(())
     };
+    command.env("PATH", forbidden_bwrap(project));
     // Only this thread, and what it starts.
     let thread = std::thread::spawn(move || {
         let domains = (0..100).take_while(|_| domain().is_ok()).count();
@@ -303,18 +317,26 @@ fn without_walls(mut command: std::process::Command) -> Answer {
 #[test]
 fn h07_an_agent_that_nothing_can_keep_to_looking_is_refused_before_anything_is_changed() {
     let project = that_does_not_only_look(&json!({}));
-    let answer = without_walls(project.command(&["run", "--small"]));
+    let answer = without_walls(&project, &["run", "--small"]);
     assert_eq!(answer.code, Some(4), "{}", answer.err);
     insta::assert_snapshot!(answer.err, @r"
     error: the run was not started; nothing was changed
       caused by: some stages only look, and nothing here holds the agent to that
-      caused by: command cannot be made to only look: a program is told what it may do, and nothing here keeps it to that; sandbox: none (bwrap does not work here (Failed to make / slave: Operation not permitted) and the kernel has no Landlock)
+      caused by: command cannot be made to only look: a program is told what it may do, and nothing here keeps it to that; sandbox: none (bwrap does not work here (setting up uid map: Permission denied) and the kernel has no Landlock)
     hint: Install bubblewrap (`bwrap`), or choose an agent that can be held to it (`dex config agent claude`), or let this one work on trust: `dex config sandbox off`.
     ");
     assert_eq!(project.branch(), "");
+    // The doctor knows.
+    let doctor = without_walls(&project, &["doctor", "--json"]);
+    let doctor: Value = serde_json::from_str(&doctor.out).expect("JSON");
+    let checks = doctor["checks"].as_array().expect("a list");
+    let agent = checks.iter().find(|it| it["code"] == "agent");
+    let agent = agent.expect("a check");
+    assert_eq!(agent["status"], "bad", "{agent}");
+    assert!(agent["text"].to_string().contains("only look"), "{agent}");
 
     let project = that_does_not_only_look(&json!({ "sandbox": "off" }));
-    let answer = without_walls(project.command(&["run", "--small"]));
+    let answer = without_walls(&project, &["run", "--small"]);
     assert_eq!(answer.code, Some(0), "{}", answer.err);
 }
 
@@ -330,7 +352,7 @@ fn h07_a_run_taken_up_where_nothing_keeps_the_agent_to_looking_pauses_by_name() 
         project.exits(0, &["resume", "--step"]);
     }
     let before = project.fingerprint();
-    let answer = without_walls(project.command(&["resume"]));
+    let answer = without_walls(&project, &["resume"]);
     assert_eq!(answer.code, Some(4), "{}", answer.err);
     for word in ["agent_unavailable", "Learnings only looks", "bubblewrap"] {
         assert!(answer.err.contains(word), "{word}: {}", answer.err);

@@ -11,8 +11,9 @@ use gitdb::protect::ProtectChange;
 use gitdb::{Head, Oid};
 use serde_json::Value;
 
+use super::held::Keeper;
 use super::verify::FileStates;
-use super::{Event, Keeper, NotHeld, RunError, Runner, dotdex, new_id, now};
+use super::{Event, NotHeld, RunError, Runner, dotdex, new_id, now};
 use crate::answer::{self, Answer};
 use crate::element::{self, Ending};
 use crate::files::record::{CycleOutcome, Decision, PhaseStatus, VerifiedBy, Verify};

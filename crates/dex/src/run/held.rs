@@ -19,7 +19,7 @@ pub(super) enum Walls {
 
 /// Who keeps the agent to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keeper {
+pub(super) enum Keeper {
     /// The back end.
     BackEnd,
     /// The walls.

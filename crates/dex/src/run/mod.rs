@@ -38,7 +38,7 @@ mod verify;
 mod waiting;
 pub mod walls;
 
-pub use held::{Keeper, NotHeld};
+pub use held::NotHeld;
 pub use stop::{Request as StopRequest, Watch, forget as forget_stop, request as request_stop};
 pub use unfinished::Choice;
 

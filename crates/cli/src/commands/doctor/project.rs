@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use agents::Availability;
+use agents::{Agent, Availability};
 use dex::config::Config;
 use dex::facts;
 use dex::outcome::MACHINE_FILES;
 use dex::reconcile::{RunStatus, Unfinished};
+use dex::run::setup::StartError;
+use dex::run::walls::check_looking;
 use gitdb::{Repo, undo};
 
-use super::Check;
+use super::{Check, Health};
 use crate::commands::{prompts, runs};
-use crate::error::Failure;
+use crate::error::{Failure, NOT_HELD};
 use crate::ready::{self, Asked, PATIENCE};
 use crate::session;
 use crate::ui;
@@ -116,13 +118,27 @@ fn others(name: &str) -> String {
     others.join(" or ")
 }
 
-/// The configured agent, asked whether it can work; bounded, whatever it does.
+/// The configured agent: whether it can work, and can be held to looking where it only looks.
 fn agent(repo: &Repo, config: &Config) -> Check {
-    let name = session::agent_name(config.agent);
-    let agent = match session::agent(repo, &session::settings(config), 0.0) {
-        Ok(agent) => agent,
+    let settings = session::settings(config);
+    let made = || session::agent(repo, &settings, 0.0);
+    let (asked, looks) = match made().and_then(|it| Ok((it, made()?))) {
+        Ok(agents) => agents,
         Err(failure) => return Check::failed("agent", &failure),
     };
+    let said = readiness(session::agent_name(config.agent), asked);
+    match check_looking(repo, false, (&settings, looks.as_ref())) {
+        Err(StartError::NotHeld(why)) if said.status == Health::Ok => {
+            let text = format!("{}, and a run would be refused: {why}", said.text);
+            Check::bad("agent", text, NOT_HELD)
+        }
+        // A sandbox that cannot be made is told by the check of the sandbox.
+        Ok(()) | Err(_) => said,
+    }
+}
+
+/// An agent's own word on whether it can work; bounded, whatever it does.
+fn readiness(name: &str, agent: Box<dyn Agent>) -> Check {
     match ready::ask(agent).within(PATIENCE) {
         Some(Availability::Ready {
             version: Some(version),
