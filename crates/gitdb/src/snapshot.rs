@@ -257,8 +257,13 @@ pub fn meanwhile(repo: &Repo, expected: &Expected<'_>) -> Result<Meanwhile, GitE
 /// What `git add -A` would add, change or delete against the index and HEAD, without storing
 /// anything. Ignored files are left out, `.git` entries too.
 pub fn survey(repo: &Repo) -> Result<Vec<Changed>, GitError> {
+    survey_in(repo, None)
+}
+
+/// As [`survey`], with another index than the user's.
+fn survey_in(repo: &Repo, index: Option<&Path>) -> Result<Vec<Changed>, GitError> {
     let root = repo.work_tree_or_error()?;
-    let status = repo.status()?;
+    let status = repo.status_in(index)?;
     let mut found = Vec::with_capacity(status.len());
     for entry in status {
         let [in_index, in_work_tree] = entry.code;

@@ -294,6 +294,11 @@ impl Repo {
     /// Paths with uncommitted changes (porcelain v1 codes), untracked ones included, ignored
     /// ones not; submodules count as changed only when their recorded commit differs.
     pub fn status(&self) -> Result<Vec<StatusEntry>, GitError> {
+        self.status_in(None)
+    }
+
+    /// As [`Repo::status`], with another index than the user's.
+    pub(crate) fn status_in(&self, index: Option<&Path>) -> Result<Vec<StatusEntry>, GitError> {
         let args = [
             "status",
             "--porcelain=v1",
@@ -302,7 +307,11 @@ impl Repo {
             "--ignore-submodules=dirty",
             "--no-renames",
         ];
-        let raw = self.git.read(args).bytes()?;
+        let mut call = self.git.read(args);
+        if let Some(index) = index {
+            call = call.index(index);
+        }
+        let raw = call.bytes()?;
         nul_split(&raw)
             .map(|line| match line {
                 [x, y, b' ', path @ ..] => Ok(StatusEntry {

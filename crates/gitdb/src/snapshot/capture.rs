@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::durable::sync_objects;
-use super::{PrivateIndex, raw_entries};
+use super::land::refresh;
+use super::{PrivateIndex, raw_entries, survey_in};
 use crate::repo::ObjectFormat;
 use crate::repo::read::{os_path, parse_oid};
 use crate::{GitError, Oid, Repo, fault};
@@ -128,7 +129,23 @@ impl Capture<'_> {
     }
 
     /// Adds everything that is not ignored or excluded, new, changed and deleted.
+    ///
+    /// Not with `git add`: that runs git inside a submodule to see whether it is dirty, with the
+    /// configuration an agent may have put there. Only it follows names that differ in case,
+    /// where the file system does not tell them apart.
     pub(crate) fn add(&self, private: &PrivateIndex) -> Result<(), GitError> {
+        if self.repo.settings.flag("core.ignorecase") == Some(true) {
+            return self.add_with_git(private);
+        }
+        let found = survey_in(self.repo, Some(&private.path))?;
+        let changed = found.into_iter().filter(|it| it.unstaged);
+        let paths: Vec<Vec<u8>> = changed.map(|it| it.path).collect();
+        self.add_paths(private, &paths)?;
+        // As `git add` leaves it: a restore trusts the times in it.
+        refresh(self.repo, private)
+    }
+
+    fn add_with_git(&self, private: &PrivateIndex) -> Result<(), GitError> {
         let mut nested: Vec<Vec<u8>> = Vec::new();
         for turn in 1.. {
             fault::point("snapshot.add.before");

@@ -166,7 +166,7 @@ fn bring_along(repo: &Repo, prepared: &Prepared, swap_too: bool) -> Result<Lande
 }
 
 /// Fills in the times of entries that were set by id. Exit 1 only means that files differ.
-fn refresh(repo: &Repo, private: &PrivateIndex) -> Result<(), GitError> {
+pub(super) fn refresh(repo: &Repo, private: &PrivateIndex) -> Result<(), GitError> {
     if !private.path.exists() {
         return Ok(());
     }

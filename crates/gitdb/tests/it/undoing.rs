@@ -428,3 +428,36 @@ fn an_undo_needs_no_identity_and_reads_with_stock_git() {
         "n"
     );
 }
+
+#[test]
+fn no_git_is_started_inside_a_submodule_whose_configuration_anyone_may_have_written() {
+    let stage = Stage::new();
+    let library = stage.repo.beside("library");
+    stage
+        .repo
+        .git(&["clone", "-q", ".", library.to_str().unwrap()]);
+    let url = library.to_str().unwrap();
+    let add = [
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "-q",
+        "add",
+        url,
+        "sub",
+    ];
+    stage.repo.git(&add);
+    stage.repo.git(&["commit", "-qm", "a submodule"]);
+    let mark = stage.repo.beside("mark");
+    let program = format!("touch {}; cat", mark.display());
+    let inside = stage.repo.path().join("sub");
+    stage
+        .repo
+        .git_in(&inside, &["config", "filter.evil.clean", &program]);
+    stage.repo.write("sub/.gitattributes", "* filter=evil\n");
+    stage.repo.write("sub/README.md", "changed\n");
+    let db = open(&stage.repo);
+    undo::record(&db, "x", &Keep::default(), 1).unwrap();
+    stage.commit(&[]);
+    assert!(!mark.exists());
+}
