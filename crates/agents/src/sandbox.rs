@@ -403,9 +403,14 @@ fn executable_on_disk() -> Option<PathBuf> {
 pub fn drop_layers(layers: &Path) -> std::io::Result<()> {
     // The kernel leaves a directory in each that nobody may enter.
     for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
-        let work = layer.path().join("work/work");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        let _ = std::fs::set_permissions(work, mode);
+        let outer = layer.path().join("work");
+        let inner = outer.join("work");
+        // The program could put links there, and what they lead to is nobody's to change.
+        let real = |it: &Path| it.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        if real(&layer.path()) && real(&outer) && real(&inner) {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            let _ = std::fs::set_permissions(inner, mode);
+        }
     }
     match std::fs::remove_dir_all(layers) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

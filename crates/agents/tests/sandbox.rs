@@ -558,3 +558,32 @@ fn a_pid_that_a_confined_program_tells_is_its_own_view() {
     said(&world.spec(&world.sandbox(&bwrap), "echo $$ > pid"));
     assert!(pid_in(&world.place.file("pid")) < 20);
 }
+
+#[test]
+fn taking_caches_away_changes_nothing_that_a_link_in_them_leads_to() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let dir = world.place.scratch();
+    let victim = dir.join("victim");
+    std::fs::create_dir_all(&victim).unwrap();
+    std::fs::set_permissions(&victim, PermissionsExt::from_mode(0o755)).unwrap();
+    let layers = dir.join("layers");
+    std::fs::create_dir_all(layers.join("evil/work")).unwrap();
+    std::os::unix::fs::symlink(&victim, layers.join("evil/work/work")).unwrap();
+    sandbox::drop_layers(&layers).unwrap();
+    assert!(!layers.exists());
+    assert_eq!(
+        victim.metadata().unwrap().permissions().mode() & 0o777,
+        0o755
+    );
+}
+
+#[test]
+fn the_machines_own_settings_cannot_be_changed_by_root_either() {
+    for abilities in both() {
+        let script = "for it in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do
+            [ -w $it ] && (: 3>> $it) 2> /dev/null && echo $it is open; done; echo looked";
+        let said = World::new().says(&abilities, script);
+        assert_eq!(said, "looked", "{abilities:?}");
+    }
+}
