@@ -42,10 +42,14 @@ pub fn status(dir: &Path, args: &args::Status) -> Result<Exit, Failure> {
     } else {
         show(&run);
     }
-    Ok(match run.status {
+    Ok(exit(&run))
+}
+
+fn exit(run: &Reconciled) -> Exit {
+    match run.status {
         RunStatus::NeedsInput => Exit::Waiting,
         RunStatus::Running { .. } | RunStatus::Paused | RunStatus::Completed => Exit::Done,
-    })
+    }
 }
 
 /// Follows a run in another process: a line for each finished stage, what its agent does now,
@@ -60,7 +64,7 @@ fn watch(repo: &Repo, known: &facts::Known) -> Result<Exit, Failure> {
         if !matches!(run.status, RunStatus::Running { .. }) {
             moving.end();
             show(&run);
-            return Ok(Exit::Done);
+            return Ok(exit(&run));
         }
         watched.at_work(repo, &known, &run, &moving)?;
         std::thread::sleep(EVERY);
