@@ -120,8 +120,9 @@ fn a_program_may_use_the_grace_to_say_its_last_words() {
     spec.wall = Duration::from_millis(400);
     let (finished, lines) = lines_of(&spec);
     assert_eq!(finished.end, End::TimeOut);
+    // The shell may say on its other output that its `sleep` was ended.
     assert!(
-        lines.starts_with(&[out("up")]) && lines.ends_with(&[out("last")]),
+        lines.starts_with(&[out("up")]) && lines.contains(&out("last")),
         "{lines:?}"
     );
 }
