@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::ending::failed;
 use crate::process::{self, End, Go, Line, Spec, StartError};
 use crate::text::{self, Tail};
 use crate::{
@@ -75,11 +76,7 @@ impl Agent for Command {
 
     fn state(&self) -> Option<sandbox::State> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        let home = std::env::home_dir()?;
-        let home = sandbox::state::Home {
-            dir: &home,
-            variable: &variable,
-        };
+        let home = sandbox::state::Home::of(&variable)?;
         Some(sandbox::state::of_command(&self.argv, &home))
     }
 
@@ -342,10 +339,6 @@ fn could_not_start(error: &StartError) -> Ended {
         StartError::Io { .. } => Failure::AgentError,
     };
     failed(failure, text::with_causes(error))
-}
-
-fn failed(failure: Failure, detail: String) -> Ended {
-    Ended::Failed { failure, detail }
 }
 
 /// How an attempt ended that spent more than it may.

@@ -18,6 +18,7 @@ pub mod acp;
 pub mod claude;
 pub mod codex;
 pub mod command;
+mod ending;
 pub mod guard;
 mod marks;
 pub mod private_copy;

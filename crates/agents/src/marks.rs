@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Usage;
+use crate::ending::failed;
+use crate::{Ended, Failure, Usage};
 
 /// Marks kept for one session; the oldest goes first.
 const MAX_MARKS: usize = 8;
@@ -88,8 +89,19 @@ impl Marks {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
+    /// Writes them. Not being able to is not silent: the next attempt of the session would count
+    /// this one again.
+    pub(crate) fn keep(&self, path: &Path, ended: &mut Ended) {
+        if let Err(error) = self.save(path)
+            && *ended == Ended::Finished
+        {
+            let detail = format!("could not write {}: {error}", path.display());
+            *ended = failed(Failure::AgentError, detail);
+        }
+    }
+
     /// Writes them: a new file, renamed over the old one.
-    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
+    fn save(&self, path: &Path) -> io::Result<()> {
         let text = serde_json::to_vec(self).map_err(io::Error::other)?;
         let new = path.with_extension("json.new");
         std::fs::write(&new, text)?;
@@ -106,6 +118,17 @@ impl Marks {
         least.unwrap_or(total)
     }
 
+    /// What the session has cost at most.
+    pub(crate) fn cost_micro_usd(&self) -> u64 {
+        self.highest().cost_micro_usd
+    }
+
+    fn highest(&self) -> Spent {
+        let all = self.marks.iter();
+        let highest = all.max_by_key(|it| (it.cost_micro_usd, it.input_tokens));
+        highest.copied().unwrap_or_default()
+    }
+
     /// After an attempt that reported a total.
     pub(crate) fn reached(total: Spent) -> Marks {
         Marks { marks: vec![total] }
@@ -113,10 +136,8 @@ impl Marks {
 
     /// After an attempt that reported none.
     pub(crate) fn perhaps(&self, estimate: Spent) -> Marks {
-        let highest = self.marks.iter();
-        let highest = highest.max_by_key(|it| (it.cost_micro_usd, it.input_tokens));
         let mut marks = self.marks.clone();
-        marks.push(highest.copied().unwrap_or_default().plus(estimate));
+        marks.push(self.highest().plus(estimate));
         let surplus = marks.len().saturating_sub(MAX_MARKS);
         marks.drain(..surplus);
         Marks { marks }

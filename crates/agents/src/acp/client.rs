@@ -14,10 +14,11 @@ use super::files::{FileError, WorkDir};
 use super::known::{self, Known};
 use super::permission::{self, Kind, Place, Verdict};
 use super::updates::{Updates, one_line};
-use super::verdict::{self, failed};
+use super::verdict;
 use super::wire::{
     self, AUTH_REQUIRED, INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND, Message, NOT_FOUND, RpcError,
 };
+use crate::ending::failed;
 use crate::{Ended, Event, Failure, Request};
 
 /// The protocol's version we speak.
@@ -214,7 +215,11 @@ impl<'a> Client<'a> {
     }
 
     fn fail(&mut self, error: &RpcError) {
-        self.end(verdict::of_error(error, self.login(), super::now_unix()));
+        self.end(verdict::of_error(
+            error,
+            self.login(),
+            crate::ending::now_unix(),
+        ));
     }
 
     fn got(&mut self, result: Result<Value, RpcError>) {

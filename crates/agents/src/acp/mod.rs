@@ -24,22 +24,21 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 pub use known::{Known, installed, resolve};
 
-use crate::process::{self, End, Finished, Go, Input, Line, StartError};
-use crate::text::{OUTCOME_BYTES, Tail, with_causes};
+use crate::ending::{could_not_start, failed, never_started, now_unix};
+use crate::marks::{Marks, Spent};
+use crate::process::{self, End, Finished, Go, Input, Line};
+use crate::text::{OUTCOME_BYTES, Tail};
 use crate::{
     Agent, Availability, Ended, Event, Failure, Held, Limits, Mechanism, Outcome, Refusal, Request,
-    Sink, Stop, ToolSurface, Usage, redact, sandbox,
+    Sink, Stop, ToolSurface, redact, sandbox,
 };
 use client::Client;
 use files::WorkDir;
-use verdict::failed;
 
 /// Longest line read: a file to write is one line.
 const LINE_BYTES: usize = 16 << 20;
@@ -160,30 +159,28 @@ impl Agent for Acp {
             let given = self.environment.get(OsStr::new(name)).cloned();
             given.or_else(|| std::env::var_os(name)).map(PathBuf::from)
         };
-        let home = variable("HOME").or_else(std::env::home_dir)?;
-        let home = sandbox::state::Home {
-            dir: &home,
-            variable: &variable,
-        };
+        let home = sandbox::state::Home::of(&variable)?;
         Some(sandbox::state::of_command(&self.argv, &home))
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
         if let Some(ended) = self.refused(request) {
-            return never_started(ended);
+            return never(ended);
         }
         let dir = match WorkDir::open(&request.dir) {
             Ok(dir) => dir,
             Err(error) => {
                 let detail = format!("{} cannot be opened: {error}", request.dir.display());
-                return never_started(failed(Failure::AgentError, detail));
+                return never(failed(Failure::AgentError, detail));
             }
         };
         let mut client = Client::new(request, self.known(), self.may_log_in(), dir);
         let old = request.session.as_deref();
         // The protocol says that cost is a session's; Claude's adapter tells an attempt's own.
         let old = old.filter(|_| self.known() != Some(Known::Claude));
-        client.updates.cost_before = old.map_or(0, |it| cost_of_session(&request.scratch, it));
+        client.updates.cost_before = old.map_or(0, |it| {
+            Marks::load(&Marks::path(&request.scratch, "acp", it)).cost_micro_usd()
+        });
         let mut talk = Talk {
             client,
             limits: &request.limits,
@@ -196,13 +193,13 @@ impl Agent for Acp {
             complaints: Complaints::default(),
         };
         // Ours alone: a stop first asks the agent to cancel.
-        let never = Stop::new();
-        let finished = process::converse(&self.spec(request), &never, &mut |input, line| {
+        let unstopped = Stop::new();
+        let finished = process::converse(&self.spec(request), &unstopped, &mut |input, line| {
             talk.go_on(input, line, sink)
         });
         match finished {
             Ok(finished) => talk.conclude(request, &finished, sink),
-            Err(error) => never_started(could_not_start(&error)),
+            Err(error) => never(could_not_start(&error)),
         }
     }
 }
@@ -336,14 +333,13 @@ impl Talk<'_> {
         let mut ended = self.client.ended().cloned().unwrap_or(Ended::Stopped);
         if let (Some(session), Some(cost)) =
             (&self.client.session, self.client.updates.session_cost)
-            && let Err(error) = keep_cost_of_session(&request.scratch, session, cost)
-            && ended == Ended::Finished
         {
-            // Not silently: the next attempt of this session would bill this one again.
-            ended = failed(
-                Failure::AgentError,
-                format!("its cost could not be kept: {error}"),
-            );
+            let reached = Spent {
+                cost_micro_usd: cost,
+                ..Spent::default()
+            };
+            let path = Marks::path(&request.scratch, "acp", session);
+            Marks::reached(reached).keep(&path, &mut ended);
         }
         let usage = self.client.updates.usage();
         let text = self.client.updates.text.trim();
@@ -408,57 +404,6 @@ fn redacted(ended: Ended) -> Ended {
     }
 }
 
-/// Where a session's running cost is kept: beside the attempts of a run.
-fn session_file(scratch: &Path, session: &str) -> PathBuf {
-    // The id is the agent's text.
-    let name: String = session
-        .chars()
-        .filter(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_'))
-        .take(100)
-        .collect();
-    let dir = scratch.parent().unwrap_or(scratch);
-    dir.join(format!("acp-session-{name}.json"))
-}
-
-/// Micro-dollars the session had cost; 0 when nothing is known, so that at worst a cost is
-/// counted twice: the side on which a spending limit still holds.
-fn cost_of_session(scratch: &Path, session: &str) -> u64 {
-    let text = std::fs::read(session_file(scratch, session)).unwrap_or_default();
-    let known: Value = serde_json::from_slice(&text).unwrap_or_default();
-    known["costMicroUsd"].as_u64().unwrap_or(0)
-}
-
-fn keep_cost_of_session(scratch: &Path, session: &str, cost: u64) -> std::io::Result<()> {
-    let path = session_file(scratch, session);
-    let new = path.with_extension("json.new");
-    std::fs::write(&new, json!({"costMicroUsd": cost}).to_string())?;
-    std::fs::rename(&new, path)
-}
-
-fn could_not_start(error: &StartError) -> Ended {
-    let detail = match error {
-        StartError::NotFound { .. } => format!("{error}; install it, or name another agent"),
-        StartError::Io { .. } => with_causes(error),
-    };
-    failed(Failure::Unavailable, detail)
-}
-
-fn never_started(ended: Ended) -> Outcome {
-    Outcome {
-        ended,
-        answer: None,
-        text: String::new(),
-        usage: Usage {
-            cost_micro_usd: Some(0),
-            ..Usage::default()
-        },
-        model: None,
-        session: None,
-        survivors: Vec::new(),
-    }
-}
-
-fn now_unix() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| i64::try_from(it.as_secs()).unwrap_or(i64::MAX))
+fn never(ended: Ended) -> Outcome {
+    never_started(ended, Some(0))
 }

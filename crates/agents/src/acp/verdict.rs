@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::updates::one_line;
 use super::wire::{AUTH_REQUIRED, RpcError};
+use crate::ending::failed;
 use crate::quota;
 use crate::{Ended, Failure};
 
@@ -30,13 +31,6 @@ static ACCOUNT: LazyLock<Regex> = LazyLock::new(|| {
 
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a fixed pattern, used by a test")
-}
-
-pub(super) fn failed(failure: Failure, detail: impl Into<String>) -> Ended {
-    Ended::Failed {
-        failure,
-        detail: detail.into(),
-    }
 }
 
 /// Everything an error says, on one line.

@@ -19,14 +19,17 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use crate::ending::{
+    NoSession, could_not_start, in_a_session_that_exists, never_started, now_unix, unavailable,
+};
 use crate::marks::Marks;
 use crate::process::{self, End, Finished, Go, Line, StartError};
-use crate::text::{one_line, with_causes};
+use crate::text::one_line;
 use crate::{
-    Agent, Availability, Ended, Event, Failure, Held, Mechanism, Outcome, Refusal, Request, Sink,
-    Stop, ToolSurface, Usage, sandbox,
+    Agent, Availability, Ended, Held, Mechanism, Outcome, Refusal, Request, Sink, Stop,
+    ToolSurface, sandbox,
 };
 use command_line::Features;
 pub(crate) use command_line::instructions;
@@ -88,7 +91,7 @@ impl Claude {
         match run {
             (Ok(_), _) if parser.found_no_session() && !stop.is_set() => Err(NoSession(session)),
             (Ok(finished), stderr) => Ok(conclude(request, &session, &parser, &finished, &stderr)),
-            (Err(error), _) => Ok(never_started(could_not_start(&error))),
+            (Err(error), _) => Ok(never(could_not_start(&error))),
         }
     }
 
@@ -170,42 +173,27 @@ impl Agent for Claude {
 
     fn state(&self) -> Option<sandbox::State> {
         let variable = |name: &str| self.environment.get(OsStr::new(name)).map(PathBuf::from);
-        let home = variable("HOME").or_else(std::env::home_dir)?;
-        let home = sandbox::state::Home {
-            dir: &home,
-            variable: &variable,
-        };
+        let home = sandbox::state::Home::of(&variable)?;
         Some(sandbox::state::claude(&home))
     }
 
     fn run(&self, request: &Request, sink: &mut Sink<'_>, stop: &Stop) -> Outcome {
         if let Err(refusal) = self.enforces(&request.tools, request.sandbox.mechanism()) {
-            return never_started(Ended::Failed {
-                failure: Failure::Unavailable,
-                detail: refusal.to_string(),
-            });
+            return never(unavailable(refusal.to_string()));
         }
         let environment = self.full_environment();
         let features = probe::features(&self.program(), &environment, &request.scratch, stop);
         let features = match features {
             Ok(features) => features,
-            Err(ended) => return never_started(ended),
+            Err(ended) => return never(ended),
         };
-        self.attempt(request, &features, (sink, stop))
-            .or_else(|NoSession(missing)| {
-                sink(Event::Text(format!(
-                    "Session {missing} is not there any more; a new one is begun."
-                )));
-                let mut fresh = request.clone();
-                fresh.session = None;
-                self.attempt(&fresh, &features, (sink, stop))
-            })
-            .unwrap_or_else(|NoSession(session)| {
-                never_started(Ended::Failed {
-                    failure: Failure::Protocol,
-                    detail: format!("it says that session {session}, a new one, does not exist"),
-                })
-            })
+        in_a_session_that_exists(
+            request,
+            sink,
+            "is not there any more",
+            &mut |request, sink| self.attempt(request, &features, (sink, stop)),
+        )
+        .unwrap_or_else(never)
     }
 }
 
@@ -220,9 +208,6 @@ pub(crate) fn account(
 pub(crate) fn fixed_environment() -> [(&'static str, &'static str); 5] {
     command_line::fixed()
 }
-
-/// The session to go on with does not exist; nothing was done and nothing spent.
-struct NoSession(String);
 
 /// The outcome of an attempt whose process ran, and the session's marks for the next one.
 fn conclude(
@@ -241,14 +226,7 @@ fn conclude(
         None => (seen, marks.perhaps(seen)),
     };
     let mut ended = verdict::ended(parser, finished.end, stderr, &request.limits, now_unix());
-    if let Err(error) = marks.save(&path)
-        && ended == Ended::Finished
-    {
-        // Not silently: the next attempt of this session would bill this one again.
-        let detail = format!("could not write {}: {error}", path.display());
-        let failure = Failure::AgentError;
-        ended = Ended::Failed { failure, detail };
-    }
+    marks.keep(&path, &mut ended);
     let last = parser.terminal.as_ref();
     Outcome {
         ended,
@@ -263,33 +241,8 @@ fn conclude(
     }
 }
 
-fn could_not_start(error: &StartError) -> Ended {
-    let detail = match error {
-        StartError::NotFound { .. } => format!("{error}; install it, or name another agent"),
-        StartError::Io { .. } => with_causes(error),
-    };
-    let failure = Failure::Unavailable;
-    Ended::Failed { failure, detail }
-}
-
-fn never_started(ended: Ended) -> Outcome {
-    Outcome {
-        ended,
-        answer: None,
-        text: String::new(),
-        usage: Usage {
-            cost_micro_usd: Some(0),
-            ..Usage::default()
-        },
-        model: None,
-        session: None,
-        survivors: Vec::new(),
-    }
-}
-
-fn now_unix() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| i64::try_from(it.as_secs()).unwrap_or(i64::MAX))
+fn never(ended: Ended) -> Outcome {
+    never_started(ended, Some(0))
 }
 
 /// Whether the process ended in a way that leaves its output whole.

@@ -11,10 +11,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::command_line::Features;
-use super::{could_not_start, ended_by_itself};
+use super::ended_by_itself;
+use crate::ending::{could_not_start, unavailable};
 use crate::process::{self, End, Go, Line, StartError};
 use crate::text::with_causes;
-use crate::{Availability, Ended, Failure, Stop};
+use crate::{Availability, Ended, Stop};
 
 /// How long one question may take when a person waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -78,10 +79,6 @@ pub(super) fn features(
     let words = ["--help"];
     let asked = ask(program, &words, LONGER_PATIENCE, environment, scratch, stop);
     let (end, help) = asked.map_err(|error| could_not_start(&error))?;
-    let unavailable = |detail: String| Ended::Failed {
-        failure: Failure::Unavailable,
-        detail,
-    };
     match end {
         End::Stopped => return Err(Ended::Stopped),
         End::Exited(_) => {}

@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use super::stream::{Parser, Terminal};
+use crate::ending::failed;
 use crate::process::End;
 use crate::{Ended, Failure, Limits};
 
@@ -75,10 +76,6 @@ fn without_last_line(parser: &Parser, end: End, stderr: &str, limits: &Limits) -
         };
         failed(Failure::Protocol, detail)
     })
-}
-
-fn failed(failure: Failure, detail: String) -> Ended {
-    Ended::Failed { failure, detail }
 }
 
 /// The structured answer: the CLI's own field, else the last fenced JSON block of the final text,

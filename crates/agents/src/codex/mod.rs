@@ -21,14 +21,17 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use crate::ending::{
+    NoSession, could_not_start, in_a_session_that_exists, never_started, now_unix, unavailable,
+};
 use crate::marks::{Marks, Spent};
 use crate::process::{self, Finished, Go, Line, StartError};
-use crate::text::{one_line, with_causes};
+use crate::text::one_line;
 use crate::{
-    Agent, Availability, Ended, Event, Failure, Held, Mechanism, Outcome, Refusal, Request, Sink,
-    Stop, ToolSurface, Usage, sandbox,
+    Agent, Availability, Ended, Event, Held, Mechanism, Outcome, Refusal, Request, Sink, Stop,
+    ToolSurface, Usage, sandbox,
 };
 use probe::Known;
 use settings::Settings;
@@ -108,7 +111,7 @@ impl Codex {
         let temporary = std::env::temp_dir().join(format!("dex-codex-{}", uuid::Uuid::now_v7()));
         if let Err(error) = std::fs::create_dir(&temporary) {
             let why = format!("could not make {}: {error}", temporary.display());
-            return Ok(never_started(unavailable(why)));
+            return Ok(never(unavailable(why)));
         }
         let outcome = self.attempt_in(request, known, &temporary, (sink, stop));
         // Only what commands left for nobody is in it.
@@ -140,7 +143,7 @@ impl Codex {
                     Ok(outcome)
                 }
             },
-            (Err(error), _) => Ok(never_started(could_not_start(&error))),
+            (Err(error), _) => Ok(never(could_not_start(&error))),
         }
     }
 
@@ -243,11 +246,7 @@ impl Agent for Codex {
 
     fn state(&self) -> Option<sandbox::State> {
         let variable = |name: &str| self.environment.get(OsStr::new(name)).map(PathBuf::from);
-        let home = variable("HOME").or_else(std::env::home_dir)?;
-        let home = sandbox::state::Home {
-            dir: &home,
-            variable: &variable,
-        };
+        let home = sandbox::state::Home::of(&variable)?;
         Some(sandbox::state::codex(&home))
     }
 
@@ -266,9 +265,9 @@ impl Agent for Codex {
             Err(_) if request.tools.is_held_by(&request.sandbox, &request.dir) => {}
             Ok(Held::OnACopy) => {
                 let why = "codex can edit some files only on a private copy".to_owned();
-                return never_started(unavailable(why));
+                return never(unavailable(why));
             }
-            Err(refusal) => return never_started(unavailable(refusal.to_string())),
+            Err(refusal) => return never(unavailable(refusal.to_string())),
         }
         let known = probe::known(
             &self.program(),
@@ -278,28 +277,17 @@ impl Agent for Codex {
         );
         let known = match known {
             Ok(known) => known,
-            Err(ended) => return never_started(ended),
+            Err(ended) => return never(ended),
         };
-        self.attempt(request, &known, (sink, stop))
-            .or_else(|NoSession(missing)| {
-                sink(Event::Text(format!(
-                    "Session {missing} cannot be gone on with; a new one is begun."
-                )));
-                let mut fresh = request.clone();
-                fresh.session = None;
-                self.attempt(&fresh, &known, (sink, stop))
-            })
-            .unwrap_or_else(|NoSession(session)| {
-                never_started(Ended::Failed {
-                    failure: Failure::Protocol,
-                    detail: format!("it says that session {session}, a new one, does not exist"),
-                })
-            })
+        in_a_session_that_exists(
+            request,
+            sink,
+            "cannot be gone on with",
+            &mut |request, sink| self.attempt(request, &known, (sink, stop)),
+        )
+        .unwrap_or_else(never)
     }
 }
-
-/// The session to go on with is not there.
-struct NoSession(String);
 
 /// The outcome of an attempt whose process ran, and the session's marks for the next one.
 fn conclude(request: &Request, parser: &Parser, finished: &Finished, stderr: &str) -> Outcome {
@@ -316,14 +304,7 @@ fn conclude(request: &Request, parser: &Parser, finished: &Finished, stderr: &st
             None => (parser.seen, marks.perhaps(parser.seen)),
         };
         usage = stream::without_dollars(spent);
-        if let Err(error) = marks.save(&path)
-            && ended == Ended::Finished
-        {
-            // Not silently: the next attempt of this session would count this one again.
-            let detail = format!("could not write {}: {error}", path.display());
-            let failure = Failure::AgentError;
-            ended = Ended::Failed { failure, detail };
-        }
+        marks.keep(&path, &mut ended);
     }
     Outcome {
         ended,
@@ -339,31 +320,7 @@ fn conclude(request: &Request, parser: &Parser, finished: &Finished, stderr: &st
     }
 }
 
-fn could_not_start(error: &StartError) -> Ended {
-    unavailable(match error {
-        StartError::NotFound { .. } => format!("{error}; install it, or name another agent"),
-        StartError::Io { .. } => with_causes(error),
-    })
-}
-
-fn unavailable(detail: String) -> Ended {
-    let failure = Failure::Unavailable;
-    Ended::Failed { failure, detail }
-}
-
-fn never_started(ended: Ended) -> Outcome {
-    Outcome {
-        ended,
-        answer: None,
-        text: String::new(),
-        usage: Usage::default(),
-        model: None,
-        session: None,
-        survivors: Vec::new(),
-    }
-}
-
-fn now_unix() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| i64::try_from(it.as_secs()).unwrap_or(i64::MAX))
+/// It tells no dollars, also where it spent none.
+fn never(ended: Ended) -> Outcome {
+    never_started(ended, None)
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::settings::Settings;
-use super::{could_not_start, unavailable};
+use crate::ending::{could_not_start, unavailable};
 use crate::process::{self, End, Go, Line, StartError};
 use crate::sandbox::Sandbox;
 use crate::text::{one_line, with_causes};

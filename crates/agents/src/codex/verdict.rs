@@ -5,6 +5,7 @@
 //! account that is not usable, and a failure; what the model says is never looked at.
 
 use super::stream::{Parser, Terminal};
+use crate::ending::failed;
 use crate::process::{End, Finished};
 use crate::{Ended, Failure, Limits, quota};
 
@@ -139,8 +140,4 @@ fn without_last_line(
         None => "it ended without a result".to_owned(),
     };
     failed(Failure::Protocol, detail)
-}
-
-fn failed(failure: Failure, detail: String) -> Ended {
-    Ended::Failed { failure, detail }
 }

@@ -8,12 +8,20 @@ use super::{Setting, State};
 /// Where things are, read from our environment.
 pub struct Home<'a> {
     /// The user's home.
-    pub dir: &'a Path,
+    dir: PathBuf,
     /// A variable that holds a path.
-    pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
+    variable: &'a dyn Fn(&str) -> Option<PathBuf>,
 }
 
-impl Home<'_> {
+impl<'a> Home<'a> {
+    /// As the variables of an environment say; none when nothing tells the home.
+    pub fn of(variable: &'a dyn Fn(&str) -> Option<PathBuf>) -> Option<Home<'a>> {
+        Some(Home {
+            dir: variable("HOME").or_else(std::env::home_dir)?,
+            variable,
+        })
+    }
+
     fn named_or(&self, variable: &str, otherwise: &str) -> PathBuf {
         (self.variable)(variable).unwrap_or_else(|| self.dir.join(otherwise))
     }

@@ -9,6 +9,7 @@ use super::files::Files;
 use super::script::{Descriptor, Fail, Hang, OneShot, Quota, When};
 use super::values::{Values, empty_success};
 use super::{Script, tasks};
+use crate::ending::failed;
 use crate::process::{End, Go, Line, Spec};
 use crate::{Ended, Event, Failure, Outcome, Request, Sink, Stop, Usage, process, text};
 
@@ -380,10 +381,6 @@ impl<'a> Attempt<'a> {
         let detail = "the script says it did not finish".to_owned();
         Err(failed(Failure::AgentError, detail))
     }
-}
-
-fn failed(failure: Failure, detail: String) -> Ended {
-    Ended::Failed { failure, detail }
 }
 
 fn duration(ms: f64) -> Duration {
