@@ -1,6 +1,7 @@
 //! What every command needs first: the repository, the settings, the agent.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use agents::Agent;
@@ -97,7 +98,7 @@ pub fn load_config(repo: &Repo, flags: &Flags) -> Result<Config, Failure> {
     };
     let file = sources.project_file();
     let inside = file.starts_with(root);
-    sources.project_file_tracked = inside && repo.is_tracked(&file)?;
+    sources.project_file_tracked = inside && repo.is_tracked(file.as_os_str().as_bytes())?;
     Ok(config::load(&sources)?)
 }
 

@@ -109,7 +109,7 @@ impl Doing {
         Changed::Detail
     }
 
-    /// Stage and action only, for output that does not move.
+    /// The action alone, for output that does not move.
     pub fn plain(&self) -> String {
         cut(&self.action, WIDTH)
     }

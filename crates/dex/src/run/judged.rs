@@ -95,7 +95,7 @@ impl Runner<'_> {
             let ours = changed.path.starts_with(b".dex/");
             let allowed = allow.iter().any(|pattern| matches(pattern, &shown));
             match changed.kind {
-                ChangedKind::NestedRepo if self.is_submodule(&changed.path)? => {
+                ChangedKind::NestedRepo if self.repo.is_submodule(&changed.path)? => {
                     judged.to_add.extend(to_add(changed));
                     judged.changed += 1;
                 }
@@ -150,14 +150,10 @@ impl Runner<'_> {
         for path in judged.exclude.drain(..) {
             let shown = String::from_utf8_lossy(&path).into_owned();
             // A tracked file whose place a repository took is deleted, and that is untracked.
-            let tracked = !judged.to_add.contains(&path)
-                && self
-                    .repo
-                    .is_tracked(std::path::Path::new(std::ffi::OsStr::from_bytes(&path)))?;
+            let tracked = !judged.to_add.contains(&path) && self.repo.is_tracked(&path)?;
             // What only a folded commit tracks is untracked once that is folded.
             if !tracked || !self.is_in_tip(&shown)? {
-                let path_of_line = path.strip_suffix(b"/").unwrap_or(&path).to_vec();
-                lines.push(gitdb::Repo::escape_exclude(&path_of_line));
+                lines.push(gitdb::Repo::escape_exclude(&path));
                 judged.ignored.insert(agents::redact::redact(&shown));
             }
             if tracked {
@@ -173,11 +169,6 @@ impl Runner<'_> {
             .collect();
         judged.exclude.extend(seen);
         Ok(())
-    }
-
-    fn is_submodule(&self, path: &[u8]) -> Result<bool, RunError> {
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
-        Ok(self.repo.is_submodule(path)?)
     }
 
     fn is_in_tip(&self, path: &str) -> Result<bool, RunError> {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::read::MAX_FILE_BYTES;
+use super::read::{MAX_FILE_BYTES, os_path};
 use crate::{GitError, Oid, Repo};
 
 impl Repo {
@@ -92,18 +92,22 @@ impl Repo {
         there.head_branch()
     }
 
-    /// Whether the index holds a file (absolute, or from the work tree's root).
-    pub fn is_tracked(&self, path: &Path) -> Result<bool, GitError> {
-        let words = ["--literal-pathspecs", "ls-files", "-z", "--"].map(OsStr::new);
-        let args = words.into_iter().chain([path.as_os_str()]);
-        Ok(!self.git.read(args).bytes()?.is_empty())
+    /// Whether the index holds a file (raw bytes, from the work tree's root or absolute).
+    pub fn is_tracked(&self, path: &[u8]) -> Result<bool, GitError> {
+        Ok(!self.in_index(path)?.is_empty())
     }
 
-    /// Whether the index holds a submodule at this path.
-    pub fn is_submodule(&self, path: &Path) -> Result<bool, GitError> {
+    /// Whether the index holds a submodule at this path, as for [`Repo::is_tracked`].
+    pub fn is_submodule(&self, path: &[u8]) -> Result<bool, GitError> {
+        Ok(self.in_index(path)?.starts_with(b"160000 "))
+    }
+
+    fn in_index(&self, path: &[u8]) -> Result<Vec<u8>, GitError> {
         let words = ["--literal-pathspecs", "ls-files", "-s", "-z", "--"].map(OsStr::new);
-        let args = words.into_iter().chain([path.as_os_str()]);
-        Ok(self.git.read(args).bytes()?.starts_with(b"160000 "))
+        let path = os_path(path);
+        self.git
+            .read(words.into_iter().chain([path.as_os_str()]))
+            .bytes()
     }
 }
 

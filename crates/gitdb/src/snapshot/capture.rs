@@ -128,48 +128,18 @@ impl Capture<'_> {
         read_raw("diff-index", &raw)
     }
 
-    /// Adds everything that is not ignored or excluded, new, changed and deleted.
+    /// Adds everything that is not ignored or excluded, new, changed and deleted, by the names
+    /// that the file system gives.
     ///
     /// Not with `git add`: that runs git inside a submodule to see whether it is dirty, with the
-    /// configuration an agent may have put there. Only it follows names that differ in case,
-    /// where the file system does not tell them apart.
+    /// configuration an agent may have put there.
     pub(crate) fn add(&self, private: &PrivateIndex) -> Result<(), GitError> {
-        if self.repo.settings.flag("core.ignorecase") == Some(true) {
-            return self.add_with_git(private);
-        }
         let found = survey_in(self.repo, Some(&private.path))?;
         let changed = found.into_iter().filter(|it| it.unstaged);
         let paths: Vec<Vec<u8>> = changed.map(|it| it.path).collect();
         self.add_paths(private, &paths)?;
         // As `git add` leaves it: a restore trusts the times in it.
         refresh(self.repo, private)
-    }
-
-    fn add_with_git(&self, private: &PrivateIndex) -> Result<(), GitError> {
-        let mut nested: Vec<Vec<u8>> = Vec::new();
-        for turn in 1.. {
-            fault::point("snapshot.add.before");
-            let out = self
-                .repo
-                .git
-                .write(ON_PRIVATE.iter().chain(&ADD))
-                .index(&private.path)
-                .stdin(self.pathspecs(&nested)?)
-                .output()?;
-            fault::point("snapshot.add.after");
-            if out.status == Some(0) {
-                return Ok(());
-            }
-            // A nested repository without a commit stops git instead of being left out.
-            if nested.is_empty() && out.stderr.contains("does not have a commit checked out") {
-                nested = self.nested_repositories(private)?;
-            }
-            let refused = nested.is_empty() && !may_pass(&out.stderr);
-            if refused || turn >= TRIES {
-                return Err(out.failed("add"));
-            }
-        }
-        unreachable!("the loop above only ends by returning")
     }
 
     /// Brings exactly these paths along, as [`Capture::add`] would: a survey found them, so git
@@ -184,92 +154,44 @@ impl Capture<'_> {
         let (mut gone, mut there) = (Vec::new(), Vec::new());
         let null: Oid = (self.repo.object_format.null().parse()).expect("the null id is a full id");
         for path in paths.iter().filter(|it| !self.excludes(it)) {
-            match lying_at(root, path) {
-                Lying::Repository if !self.repo.is_submodule(&os_path(path))? => {
-                    if self.repo.is_tracked(&os_path(path))? {
-                        index_info(&mut gone, 0, &null, path);
-                    }
-                }
-                Lying::File | Lying::Repository => {
-                    there.extend_from_slice(path);
-                    there.push(0);
-                }
+            let is_there = match lying_at(root, path) {
+                Lying::File => true,
                 // `update-index` refuses what is beyond a link instead of taking it as deleted.
-                Lying::Nothing => index_info(&mut gone, 0, &null, path),
+                Lying::Nothing => false,
+                Lying::Repository if self.repo.is_submodule(path)? => true,
+                // It took a tracked file's place.
+                Lying::Repository if self.repo.is_tracked(path)? => false,
+                Lying::Repository => continue,
+            };
+            if is_there {
+                there.extend_from_slice(path);
+                there.push(0);
+            } else {
+                index_info(&mut gone, 0, &null, path);
             }
         }
         fault::point("snapshot.add.before");
         update_index(self.repo, private, gone)?;
-        for turn in 1.. {
-            if there.is_empty() {
-                break;
-            }
-            let args = ["--add", "--remove", "--replace", "-z", "--stdin"];
-            let call = ON_PRIVATE.iter().chain(&["update-index"]).chain(&args);
-            let call = self.repo.git.write(call).index(&private.path);
-            let out = call.stdin(there.clone()).output()?;
-            match out.status {
-                Some(0) => break,
-                // A file that is rewritten while git reads it may also end git by a signal.
-                status if turn < TRIES && (status.is_none() || may_pass(&out.stderr)) => {}
-                _ => return Err(out.failed("update-index")),
-            }
+        if !there.is_empty() {
+            self.take_over(private, &there)?;
         }
         fault::point("snapshot.add.after");
         Ok(())
     }
 
-    fn pathspecs(&self, nested: &[Vec<u8>]) -> Result<Vec<u8>, GitError> {
-        let mut input = b":(top)\0".to_vec();
-        let ignored = self.ignored()?;
-        let excluded = self.exclude.iter().chain(nested);
-        for path in excluded.filter(|it| !ignored.contains(it)) {
-            input.extend_from_slice(b":(top,exclude,literal)");
-            input.extend_from_slice(path);
-            input.push(0);
-        }
-        Ok(input)
-    }
-
-    /// The excluded paths that git ignores anyway, and refuses to hear named.
-    fn ignored(&self) -> Result<Vec<Vec<u8>>, GitError> {
-        if self.exclude.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut input = Vec::new();
-        for path in self.exclude {
-            input.extend_from_slice(path.strip_suffix(b"/").unwrap_or(path));
-            input.push(0);
-        }
-        let out = self.repo.git.read(["check-ignore", "-z", "--stdin"]);
-        let out = out.stdin(input).output()?;
-        match out.status {
-            // 1: none of them.
-            Some(0 | 1) => {
-                let named = crate::repo::read::nul_split(&out.stdout);
-                let named: Vec<&[u8]> = named.collect();
-                let bare = |it: &Vec<u8>| named.contains(&it.strip_suffix(b"/").unwrap_or(it));
-                Ok(self.exclude.iter().filter(|it| bare(it)).cloned().collect())
-            }
-            _ => Err(out.failed("check-ignore")),
-        }
-    }
-
-    /// Untracked directories that are repositories of their own.
-    fn nested_repositories(&self, private: &PrivateIndex) -> Result<Vec<Vec<u8>>, GitError> {
-        let root = self.repo.work_tree_or_error()?;
-        let args = ["ls-files", "-o", "-z", "--exclude-standard"];
-        let raw = self.repo.git.read(args).index(&private.path).bytes()?;
-        let mut found = Vec::new();
-        for path in crate::repo::read::nul_split(&raw) {
-            let Some(dir) = path.strip_suffix(b"/") else {
-                continue;
-            };
-            if is_repository(&root.join(os_path(dir))) {
-                found.push(dir.to_vec());
+    fn take_over(&self, private: &PrivateIndex, paths: &[u8]) -> Result<(), GitError> {
+        for turn in 1.. {
+            let call = self.repo.git.write(ON_PRIVATE.iter().chain(&TAKE_OVER));
+            let call = call.index(&private.path).stdin(paths.to_vec());
+            let out = call.output()?;
+            match out.status {
+                Some(0) => return Ok(()),
+                // A file that is rewritten while git reads it may also end git by a signal.
+                status if turn < TRIES && (status.is_none() || may_pass(&out.stderr)) => {}
+                _ => return Err(out.failed("update-index")),
             }
         }
-        Ok(found)
+        unreachable!("the loop above only ends by returning")
     }
 
     /// Puts excluded paths back to what the parent has, where the index had something else.
@@ -328,12 +250,13 @@ impl Capture<'_> {
 /// ([`super::durable`]), and the index once, when it is complete.
 const ON_PRIVATE: [&str; 4] = ["-c", "core.splitIndex=false", "-c", "core.fsync=none"];
 
-const ADD: [&str; 5] = [
-    "add",
-    "-A",
-    "--sparse",
-    "--pathspec-from-file=-",
-    "--pathspec-file-nul",
+const TAKE_OVER: [&str; 6] = [
+    "update-index",
+    "--add",
+    "--remove",
+    "--replace",
+    "-z",
+    "--stdin",
 ];
 
 enum Lying {

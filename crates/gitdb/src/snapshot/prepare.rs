@@ -61,10 +61,7 @@ fn prepare_on(
     let staged = capture.staged(&private)?;
     refuse_unmerged(&staged)?;
     filters::check_adding(repo, selection.exclude)?;
-    // A case-insensitive file system renames on its own account; only `git add` follows.
-    let folds_case = repo.settings.flag("core.ignorecase") == Some(true);
-    let only = selection.only.filter(|_| !folds_case);
-    add(&capture, &private, only, &staged)?;
+    add(&capture, &private, selection.only, &staged)?;
     let message = match hooks {
         Hooks::Skip => message.to_owned(),
         Hooks::Run => {
@@ -133,7 +130,7 @@ fn add(
     added.map_err(|e| match e {
         GitError::Failed {
             command, stderr, ..
-        } if command == "add" || command == "update-index" => SnapshotError::Add(stderr),
+        } if command == "update-index" => SnapshotError::Add(stderr),
         other => SnapshotError::Git(other),
     })?;
     capture.reset_excluded(private, staged)?;

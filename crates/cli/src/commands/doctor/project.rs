@@ -1,7 +1,5 @@
 //! Checks of our own settings, agents and data.
 
-use std::path::Path;
-
 use agents::{Agent, Availability};
 use dex::config::Config;
 use dex::facts;
@@ -171,7 +169,7 @@ fn readiness(name: &str, agent: Box<dyn Agent>) -> Check {
 fn machine_files(repo: &Repo) -> Result<Check, Failure> {
     let mut tracked = Vec::new();
     for file in MACHINE_FILES {
-        if repo.is_tracked(Path::new(file))? {
+        if repo.is_tracked(file.as_bytes())? {
             tracked.push(file);
         }
     }
