@@ -12,6 +12,8 @@
 //! `contract.rs`.
 
 mod fake_cli;
+#[path = "../support/ground.rs"]
+mod ground;
 mod rows;
 mod scenario;
 mod world;

@@ -3,6 +3,8 @@
 //! Long: they are hundreds of megabytes to install and seconds to start, so `.ci/slow acp` runs
 //! them. One that cannot be installed is a failure.
 
+#[path = "../support/ground.rs"]
+mod ground;
 mod world;
 
 use agents::acp::Known;
@@ -64,7 +66,7 @@ fn each_edits_a_file_answers_and_says_what_it_used() {
         let mut request = world.request();
         request.schema = needs_answer();
         let ran = world.run(&request);
-        ran.finished(&who);
+        ran.finished();
         assert_eq!(
             world.read("a.txt"),
             "goodbye\n",
@@ -168,7 +170,7 @@ fn i06_a_hostile_repository_configures_none_of_them() {
             &format!("GOOGLE_GEMINI_BASE_URL={elsewhere}\n"),
         );
         let ran = world.run(&world.request());
-        ran.finished(&who);
+        ran.finished();
         let left = std::fs::read_dir(world.beside("")).expect("lists");
         let names = left.map(|it| it.expect("an entry").file_name());
         let canaries: Vec<_> = names
@@ -256,12 +258,12 @@ fn a_session_is_gone_on_with() {
                 .collect()
         });
         let first = world.run(&world.request());
-        first.finished(&who);
+        first.finished();
         let mut request = world.request();
         request.prompt = "And now the rest.".to_owned();
         request.session = first.outcome.session.clone();
         let second = world.run(&request);
-        second.finished(&who);
+        second.finished();
         if who.known == Known::Gemini {
             // This version says that it can, and does not find its own session again.
             let begun =

@@ -3,6 +3,8 @@
 //! Everything is hermetic: a home of its own, a dummy key, no network but loopback. How the
 //! CLI gets here, and how to leave these tests out: `testkit::real_agent`.
 
+#[path = "../support/ground.rs"]
+mod ground;
 mod world;
 
 use std::collections::BTreeMap;
