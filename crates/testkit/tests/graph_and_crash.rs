@@ -1,7 +1,7 @@
 //! The history renderer and the crash harness.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::Repo;
 use testkit::crash::{self, Run};
@@ -61,7 +61,12 @@ fn a_left_over_process_is_found_by_its_marker() {
         .env("DEX_TEST_MARK", &mark)
         .spawn()
         .unwrap();
-    let found = crash::survivors("DEX_TEST_MARK", &mark, Duration::ZERO);
+    // While a program is being loaded its environment cannot be read yet.
+    let since = Instant::now();
+    let mut found = Vec::new();
+    while found.is_empty() && since.elapsed() < Duration::from_secs(5) {
+        found = crash::processes_with("DEX_TEST_MARK", &mark);
+    }
     assert_eq!(found, [(child.id(), "sleep 30".to_owned())]);
     let status = crash::random_kill(&mut child, Duration::from_millis(30));
     assert!(!status.success());
